@@ -333,3 +333,36 @@ fn nginx_trusts_common_names(upstreams: &Server, pinned: u16, common: u16, old: 
         );
     }
 }
+
+#[test]
+fn what_asks_to_be_forwarded_as_it_arrives_is_not_collected() {
+    let upstream = Upstream::responding(
+        "HTTP/1.1 200 OK\r\nIncremental: ?1\r\nProxy-Status: inner\r\nContent-Length: 4\r\n\r\nlive",
+    );
+    let server = Server::start(&format!(
+        "{{\n\tadmin off\n}}\n:{{port}} {{\n\thandle /in {{\n\t\treverse_proxy 127.0.0.1:{0} {{\n\t\t\t\
+         request_buffers 4KiB\n\t\t\tproxy_status_name edge\n\t\t}}\n\t}}\n\thandle /out {{\n\t\t\
+         reverse_proxy 127.0.0.1:{0} {{\n\t\t\tresponse_buffers 4KiB\n\t\t\tproxy_status_name edge\n\t\t}}\n\t}}\n\t\
+         handle {{\n\t\treverse_proxy 127.0.0.1:{0}\n\t}}\n}}\n",
+        upstream.port
+    ));
+    for (head, status, reported) in [
+        (
+            "POST /in HTTP/1.1\r\nIncremental: ?1",
+            501,
+            Some("edge;error=incremental_refused"),
+        ),
+        ("POST /in HTTP/1.1\r\nIncremental: ?0", 200, Some("inner")),
+        (
+            "POST /out HTTP/1.1",
+            501,
+            Some("inner, edge;error=incremental_refused"),
+        ),
+        ("POST / HTTP/1.1\r\nIncremental: ?1", 200, Some("inner")),
+    ] {
+        let request = format!("{head}\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        let response = exchange(server.port, &request);
+        assert_eq!(response.status, status, "{head}");
+        assert_eq!(response.field("Proxy-Status"), reported, "{head}");
+    }
+}

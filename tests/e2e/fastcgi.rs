@@ -90,9 +90,9 @@ fn the_script_and_its_path_info_are_separated() {
         ),
         // Matchers see these without dot segments, and so does the application.
         ("/a.php/../../etc", "/etc", "", None),
-        ("/a.php/%2e%2e/x", "/x", "", None),
         ("/a.php/../b.php/./c", "/b.php", "/c", Some("/srv/app/c")),
-        ("/a.php//b", "/a.php", "//b", Some("/srv/app/b")),
+        ("/a.php//b", "/a.php", "/b", Some("/srv/app/b")),
+        ("//a.php", "/a.php", "", None),
         // Only the end of a segment ends the script name.
         ("/a.phpx/b", "/a.phpx/b", "", None),
         ("/a.phps", "/a.phps", "", None),
@@ -113,7 +113,10 @@ fn the_script_and_its_path_info_are_separated() {
             "{path}"
         );
     }
-    assert_eq!(server.ask("/a.php%00.jpg").status, 400);
+    // With dot segments escaped, a rule about the path as sent would be about another script.
+    for path in ["/a.php%00.jpg", "/a.php/%2e%2e/x", "/a.php/..%2fb.php"] {
+        assert_eq!(server.ask(path).status, 400, "{path}");
+    }
     assert!(asked.try_recv().is_err());
 }
 
@@ -124,7 +127,7 @@ fn scripts_stay_below_the_root() {
     for path in [
         "/../x.php",
         "/a/../../../x.php",
-        "/%2e%2e/%2e%2e/x.php",
+        "/a/%2e%2e.php/../../x.php",
         "//../x.php",
     ] {
         server.ask(path);

@@ -231,13 +231,14 @@ fn a_path_runs_the_script_that_its_rules_were_about() {
         assert_eq!(request(server.port, path, "a", "").status, 401, "{path}");
     }
     for path in [
-        "/admin.php/../other.php",
         "/admin.php/%2e%2e/other.php",
         "/admin.php/..%2fother.php",
         "/admin.php%2f..%2fother.php",
         "/admin.php/x/..%2f..%2fother.php",
-        "/admin.php/.././other.php",
     ] {
+        assert_eq!(request(server.port, path, "a", "").status, 400, "{path}");
+    }
+    for path in ["/admin.php/../other.php", "/admin.php/.././other.php"] {
         assert_eq!(request(server.port, path, "a", "").text(), "ok", "{path}");
         let asked = asked.recv().expect("it was asked");
         assert_eq!(asked.param("SCRIPT_NAME"), Some("/other.php"), "{path}");

@@ -10,7 +10,7 @@ use crate::harness::{Folder, run_to_end, text};
 use crate::support::servers;
 
 /// Cases of `config/caddyfile/tests/golden` with the same JSON.
-const ALIKE: [&str; 21] = [
+const ALIKE: [&str; 23] = [
     "acme_server/lifetime_fits",
     "file_server/hide_twice",
     "file_server/plain_time_format",
@@ -23,8 +23,10 @@ const ALIKE: [&str; 21] = [
     "header/match_alone",
     "invoke/nested",
     "log_level/forms",
+    "matcher/url_pattern",
     "map/quoted",
     "php_fastcgi/options",
+    "reverse_proxy/proxy_status_name",
     "reverse_proxy/port_range_after_placeholder",
     "site/order",
     "timeouts/forms",
@@ -50,16 +52,12 @@ const REFUSED: [&str; 11] = [
 ];
 
 /// Modules of Caddy that sluice does not have, and why.
-const ABSENT: [(&str, &str); 4] = [
+const ABSENT: [(&str, &str); 3] = [
     (
         "caddy.config_loaders.http",
         "configurations are loaded by who runs the server",
     ),
     ("caddy.logging.cores.mock", "it is for Caddy's own tests"),
-    (
-        "http.matchers.url_pattern",
-        "not supported yet; `path` and `path_regexp` are",
-    ),
     ("tls.ech.publishers.dns", "the TLS library cannot serve ECH"),
 ];
 

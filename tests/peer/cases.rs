@@ -69,9 +69,6 @@ const OLD_SERVER: &str =
     "Caddy 2.6 puts its own Server beside the upstream's; 2.11 leaves that to the upstream";
 const OLD_METHOD: &str = "Caddy 2.6 serves files for POST and PUT";
 
-/// A gap, not a choice.
-pub const SINCE_2_11_9: &str = "new between Caddy 2.11.4 and 2.11.9, and not followed yet";
-
 /// Differences that apply to all files.
 pub const EVERYWHERE: &[Difference] = &[
     sometimes("GET ", "etag", OLD_ETAG),
@@ -82,7 +79,7 @@ pub const EVERYWHERE: &[Difference] = &[
     sometimes("", "> via", OLD_VIA),
 ];
 
-const NO_CODING_ADDED: &str =
+pub const NO_CODING_ADDED: &str =
     "Go's client asks for gzip in the client's name and undoes it; we pass on what was asked";
 const NO_GUESS: &str =
     "Go guesses a type from the first bytes; what the upstream did not say we do not say";
@@ -97,6 +94,8 @@ const EMPTY_TYPE: &str = "an empty body has no type";
 pub const CASES: &[Case] = &[
     crate::peer::matchers::MATCHERS,
     crate::peer::placeholders::PLACEHOLDERS,
+    crate::peer::incremental::INCREMENTAL,
+    crate::peer::url_patterns::URL_PATTERNS,
     Case {
         name: "synthetic",
         caddyfile: ":PORT {\nrespond \"Hello, world!\"\n}\n",

@@ -1,11 +1,13 @@
 //! Every request matcher compared with Caddy's: a site on which each matching named matcher sets a response header, so
 //! that each request evaluates all of them, and the capture groups they set.
 
-use crate::peer::cases::{Case, SINCE_2_11_9, Seen, always};
+use crate::peer::cases::{Case, Seen, always};
 
 const VALUES_ARE_PLAIN: &str =
     "a star in the value of a placeholder, which a client may have sent, is a plain star";
 const BRACKETS: &str = "Caddy takes the brackets off the host and leaves them in the pattern, which then matches nothing";
+
+const ROOT_IS_A_FOLDER: &str = "with `try_files {path} {path}/ =404` Caddy 2.11.9 has no page at `/`, although its folder exists";
 
 /// `name: "condition"` becomes a matcher and the header that shows whether it matches.
 macro_rules! asked {
@@ -113,7 +115,8 @@ pub const MATCHERS: Case = Case {
             vars_re_placeholder: "vars_regexp {path} ^/a",
             file_path: "file",
             file_names: "file /none {path} /index.html",
-            file_folder: "file {path}/",
+            file_folder: "{\n file {path}/\n not path /\n }",
+            file_root_folder: "{\n file {path}/\n path /\n }",
             file_fallback: "file {\n try_files /none /nothing\n try_policy first_exist_fallback\n }",
             file_large: "file {\n try_files /note.txt /page.html /style.css\n try_policy largest_size\n }",
             file_small: "file {\n try_files /note.txt /page.html /empty.txt\n try_policy smallest_size\n }",
@@ -137,6 +140,9 @@ pub const MATCHERS: Case = Case {
             cel_matches: "expression {path}.matches('^/a/[a-z]+$')",
             cel_length: "`size({path}) > 5`",
             cel_null: "`{cookie.none} == null`",
+            cel_empty: "`{cookie.none} == ''`",
+            cel_tls_null: "`{tls_version} == null`",
+            cel_tls_flag: "`{http.request.tls.resumed} == null`",
             cel_header: "`header({'X-A': ['one', 'two']})`",
             cel_query: "`query({'a': ['1', '2']}) && !query({'b': '*'})`",
             cel_vars: "`vars({'v': 'one'}) && {vars.n} == 5`",
@@ -231,8 +237,6 @@ pub const MATCHERS: Case = Case {
         always("GET /a?p=%2Fa*", "m-path_placeholder", VALUES_ARE_PLAIN),
         always("GET /a?p=%2Fa*", "m-cel_placeholder", VALUES_ARE_PLAIN),
         always("GET / | Host: [::1]", "m-host_ip", BRACKETS),
-        always("", "m-cel_null", SINCE_2_11_9),
-        always("", "m-method_case", SINCE_2_11_9),
-        always("", "m-file_folder", SINCE_2_11_9),
+        always("", "m-file_root_folder", ROOT_IS_A_FOLDER),
     ],
 };

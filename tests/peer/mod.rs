@@ -7,6 +7,7 @@ mod cases;
 mod certificates;
 mod fastcgi;
 mod http;
+mod incremental;
 mod logs;
 mod matchers;
 mod metrics;
@@ -14,7 +15,9 @@ mod nginx;
 mod nginx_bodies;
 mod nginx_cache;
 mod nginx_connection_slots;
+mod nginx_documented;
 mod nginx_endings;
+mod nginx_examples;
 mod nginx_inherit;
 mod nginx_pages;
 mod nginx_parity;
@@ -28,6 +31,7 @@ mod sites;
 mod storage;
 mod templates;
 mod upstream;
+mod url_patterns;
 
 use cases::{CASES, EVERYWHERE, Seen};
 

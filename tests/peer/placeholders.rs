@@ -1,6 +1,6 @@
 //! Every placeholder compared with Caddy's: a response with a line for each, to requests of many shapes.
 
-use crate::peer::cases::{Case, SINCE_2_11_9, Seen, always, sometimes};
+use crate::peer::cases::{Case, Seen, always, sometimes};
 
 const GO_CHUNKS: &str = "Go sends more than 2 KiB in chunks; ours has its length";
 const ESCAPES: &str =
@@ -39,17 +39,14 @@ pub const PLACEHOLDERS: Case = Case {
         always("GET /{env.HOME}", "> http.request.uri_escaped", ESCAPES),
         always("GET /{env.HOME}", "> short uri", ESCAPES),
         always("GET /{env.HOME}", "> short %uri", ESCAPES),
+        always(
+            "GET /{env.HOME}",
+            "> http.request.orig_uri.path.file_escaped",
+            ESCAPES,
+        ),
         always("GET /rewritten/", "> mapped", MAP_IS_LAZY),
         always("GET /proxied/", "> http.reverse_proxy.retries", RETRIES),
         always("GET /proxied/", "> short rp.retries", RETRIES),
-        always("", "> short tls_version", SINCE_2_11_9),
-        always("", "> short tls_client_subject", SINCE_2_11_9),
-        always("", "> http.request.tls.version", SINCE_2_11_9),
-        always("", "> http.request.tls.resumed", SINCE_2_11_9),
-        always("", "> http.request.tls.client.subject", SINCE_2_11_9),
-        always("", "> short cookie.c", SINCE_2_11_9),
-        always("", "> http.request.cookie.c", SINCE_2_11_9),
-        always("", "> http.request.cookie.none", SINCE_2_11_9),
         sometimes(
             "GET /proxied/",
             "> http.reverse_proxy.upstream.address",
@@ -64,6 +61,8 @@ const FILE: &str = r#"
 		all placeholders
 		http.request.method: <{http.request.method}>
 		http.request.scheme: <{http.request.scheme}>
+		http.request.proto_name: <{http.request.proto_name}>
+		http.request.orig_uri.path.file_escaped: <{http.request.orig_uri.path.file_escaped}>
 		http.request.proto: <{http.request.proto}>
 		http.request.host: <{http.request.host}>
 		http.request.port: <{http.request.port}>

@@ -36,6 +36,12 @@ fn respond(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
             Content-Length: 2\r\n\r\nok"
                 .to_vec()
         }
+        "/incremental" => b"HTTP/1.1 200 OK\r\nIncremental: ?1\r\nProxy-Status: inner;error=x\r\n\
+            Content-Type: text/plain\r\nContent-Length: 4\r\n\r\nlive"
+            .to_vec(),
+        "/incremental/empty" => {
+            b"HTTP/1.1 200 OK\r\nIncremental: ?1\r\nContent-Length: 0\r\n\r\n".to_vec()
+        }
         "/garbage" => b"SPAM\r\n\r\n".to_vec(),
         "/accel" => sent_on(head),
         _ => {

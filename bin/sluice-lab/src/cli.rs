@@ -5,13 +5,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use sluice_load::outcome::{Completion, Refused};
 
 use crate::interrupt::INTERRUPTED;
 use crate::{
-    audit, calibrate, doctor, export, hit, init, limit, report, run, serve, setup, shield,
+    agent, audit, calibrate, doctor, export, hit, init, limit, report, run, serve, setup, shield,
 };
 
 /// Honest benchmarks for any web server
@@ -42,6 +43,8 @@ enum Command {
     Break(Box<limit::BreakOptions>),
     /// Measure the load generator's own limits on this machine
     Calibrate(calibrate::Options),
+    /// Generate load for a coordinator on another machine (`hit --agent`)
+    Agent(agent::Options),
     /// Become another program that ends with the lab
     #[command(hide = true)]
     Shield(shield::Options),
@@ -60,7 +63,7 @@ enum Command {
     Gate(report::GateOptions),
     /// Print a result as tables
     Show(export::ShowOptions),
-    /// Convert the output of another program to a result
+    /// Convert the output of another program to a result, or a HAR or OpenAPI file to a scenario
     Import(export::ImportOptions),
     /// Add up the blocks of several results of the same experiment
     Merge(export::MergeOptions),
@@ -74,16 +77,20 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let outcome = match Lab::parse().command {
+    let matches = Lab::command().get_matches();
+    let lab = Lab::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let given = given(&matches);
+    let outcome = match lab.command {
         Command::Hit(options) => hit::run(&options),
         Command::Audit(options) => audit::run(&options),
         Command::Run(options) => run::run(&options),
         Command::List => run::list(),
         Command::Rerun(options) => run::rerun(&options),
         Command::Init(options) => init::run(&options),
-        Command::FindLimit(options) => limit::find_limit(&options),
-        Command::Break(options) => limit::break_down(&options),
+        Command::FindLimit(options) => limit::find_limit(&options, &given),
+        Command::Break(options) => limit::break_down(&options, &given),
         Command::Calibrate(options) => calibrate::run(&options),
+        Command::Agent(options) => agent::run(&options),
         Command::Shield(options) => shield::run(&options),
         Command::Sweep(options) => run::sweep(&options),
         Command::Setup(options) => setup::run(&options),
@@ -107,4 +114,16 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The identifiers of the subcommand's options that are on the command line, rather than defaults.
+fn given(matches: &ArgMatches) -> Vec<String> {
+    let Some((_, matches)) = matches.subcommand() else {
+        return Vec::new();
+    };
+    let typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    // Groups of flattened options have identifiers as well, which start with a capital.
+    let ids = matches.ids().map(clap::Id::as_str);
+    let ids = ids.filter(|id| !id.starts_with(char::is_uppercase));
+    ids.filter(typed).map(str::to_string).collect()
 }

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use sluice_audit::read::Hints;
 use sluice_experiment::import::{self, Source};
+use sluice_experiment::scenario::openapi::{self, Changes};
+use sluice_experiment::scenario::{self, har};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::RunResult;
 use sluice_report::load::load;
@@ -54,7 +56,10 @@ pub fn export(options: &ExportOptions) -> Outcome {
 
 /// Options of `lab import`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct ImportOptions {
+    #[command(subcommand)]
+    scenario: Option<ImportScenario>,
     /// Output of wrk, hey, ab, k6, h2load, oha, vegeta or rpc-bench, or a Markdown or CSV table; each file is a subject of
     /// its name
     #[arg(required = true)]
@@ -69,13 +74,81 @@ pub struct ImportOptions {
     #[arg(long, value_name = "N")]
     clients: Option<f64>,
     /// Output file
-    #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    #[arg(long, value_name = "FILE", required = true)]
+    out: Option<PathBuf>,
+}
+
+/// Sources of scenarios.
+#[derive(Debug, Subcommand)]
+enum ImportScenario {
+    /// Convert a recording of a browser (HTTP Archive) to a scenario
+    Har {
+        /// The recording
+        file: PathBuf,
+        /// Take the requests to this host (default: that of the first request)
+        #[arg(long)]
+        host: Option<String>,
+        /// Output file (default: standard output)
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Convert an OpenAPI 3 description in JSON to a scenario
+    Openapi {
+        /// The description
+        file: PathBuf,
+        /// Take operations that may change data (POST, PUT, PATCH, DELETE) as well
+        #[arg(long)]
+        changes: bool,
+        /// Output file (default: standard output)
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Converts a description of requests to a scenario file, and reports what it omits.
+fn import_scenario(from: &ImportScenario) -> Outcome {
+    let text_of = |file: &Path| -> Result<(String, String), Refused> {
+        let text = scenario::read_text(file).map_err(Refused)?;
+        Ok((file.display().to_string(), text))
+    };
+    let (written, out) = match from {
+        ImportScenario::Har { file, host, out } => {
+            let (name, text) = text_of(file)?;
+            (har::convert(&name, &text, host.as_deref()), out)
+        }
+        ImportScenario::Openapi { file, changes, out } => {
+            let (name, text) = text_of(file)?;
+            let changes = match changes {
+                true => Changes::Take,
+                false => Changes::Omit,
+            };
+            (openapi::convert(&name, &text, changes), out)
+        }
+    };
+    let written = written.map_err(Refused)?;
+    match out {
+        Some(path) => {
+            is_new(path)?;
+            std::fs::write(path, written.text())
+                .map_err(|error| Refused(format!("{}: {error}", path.display())))?;
+        }
+        None => print!("{}", written.text()),
+    }
+    eprintln!("{} requests", written.steps.len());
+    written
+        .omissions()
+        .iter()
+        .for_each(|line| eprintln!("{line}"));
+    Ok(Completion::Yes)
 }
 
 /// Runs `lab import`.
 pub fn import(options: &ImportOptions) -> Outcome {
-    is_new(&options.out)?;
+    if let Some(scenario) = &options.scenario {
+        return import_scenario(scenario);
+    }
+    let out = options.out.as_deref().unwrap_or(Path::new("result.json"));
+    is_new(out)?;
     let format = audit::format(options.from.as_deref()).map_err(Refused)?;
     let source = |file: &String| {
         let name = Path::new(file).file_stem().unwrap_or_default();
@@ -91,7 +164,7 @@ pub fn import(options: &ImportOptions) -> Outcome {
         bytes: None,
     };
     let result = import::import(&sources.map_err(Refused)?, format, &hints).map_err(Refused)?;
-    hit::write(&options.out, &result)?;
+    hit::write(out, &result)?;
     Ok(Completion::Yes)
 }
 

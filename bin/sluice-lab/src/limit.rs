@@ -1,9 +1,12 @@
-//! `sluice-lab find-limit` and `break`: their options.
+//! `sluice-lab find-limit` and `break`: their options. The target is a URL, or an experiment of which each selected cell is
+//! searched.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use sluice_experiment::overload::{self, Asked, Promise};
+use sluice_experiment::overload::{self, Asked, Goal, Promise};
+use sluice_experiment::{builtin, run};
 use sluice_load::generator::Plan;
 use sluice_load::outcome::{Outcome, Refused};
 use sluice_load::quantity::parse_duration;
@@ -16,7 +19,7 @@ use crate::live::Live;
 #[derive(Args, Clone, Debug)]
 pub struct LimitOptions {
     #[command(flatten)]
-    hit: hit::Options,
+    search: SearchOptions,
     /// Objective: upper bounds for p50 p90 p99 …, mean, max and errors
     #[arg(long, default_value = "p99<50ms,errors<0.1%")]
     slo: Promise,
@@ -29,29 +32,104 @@ pub struct LimitOptions {
 #[derive(Args, Clone, Debug)]
 pub struct BreakOptions {
     #[command(flatten)]
-    hit: hit::Options,
+    search: SearchOptions,
     /// Duration of each step
     #[arg(long, value_parser = parse_duration, default_value = "3s")]
     step: Duration,
 }
 
-/// Runs `lab find-limit`.
-pub fn find_limit(options: &LimitOptions) -> Outcome {
-    let asked = asked(&options.hit, options.step)?;
-    overload::find_limit(&asked, &options.slo, &mut Live::new())
+/// Options of both: those of `hit` for a URL, and these for an experiment in its place.
+#[derive(Args, Clone, Debug)]
+struct SearchOptions {
+    #[command(flatten)]
+    hit: hit::Options,
+    /// Experiment: search only these cells: 'subject=sluice*,nginx; test=proxy'
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Experiment: print the cells and the duration without measuring anything
+    #[arg(long)]
+    plan: bool,
+}
+
+/// Options that apply to an experiment; the file sets everything else.
+const OF_EXPERIMENTS: [&str; 9] = [
+    "url",
+    "only",
+    "plan",
+    "slo",
+    "step",
+    "connections",
+    "duration",
+    "seed",
+    "json",
+];
+
+/// Options that apply to experiments only.
+const ONLY_OF_EXPERIMENTS: [&str; 2] = ["only", "plan"];
+
+/// Runs `lab find-limit`. `given` are the identifiers of the options on the command line.
+pub fn find_limit(options: &LimitOptions, given: &[String]) -> Outcome {
+    let goal = Goal::Limit(options.slo.clone());
+    search(&options.search, &goal, options.step, given)
 }
 
 /// Runs `lab break`.
-pub fn break_down(options: &BreakOptions) -> Outcome {
-    let asked = asked(&options.hit, options.step)?;
-    overload::break_down(&asked, &mut Live::new())
+pub fn break_down(options: &BreakOptions, given: &[String]) -> Outcome {
+    search(&options.search, &Goal::Break, options.step, given)
 }
 
-fn asked(options: &hit::Options, step: Duration) -> Result<Asked, Refused> {
-    Ok(Asked {
-        plan: target(options)?,
+fn search(options: &SearchOptions, goal: &Goal, step: Duration, given: &[String]) -> Outcome {
+    if is_experiment(&options.hit.url) {
+        return experiment(options, goal, step, given);
+    }
+    if let Some(option) = first_of(given, |id| ONLY_OF_EXPERIMENTS.contains(&id)) {
+        return Err(Refused(format!(
+            "{option} needs an experiment instead of a URL: a file or one of `sluice-lab list`"
+        )));
+    }
+    let asked = Asked {
+        plan: target(&options.hit)?,
         step,
-        json: options.json.clone(),
+        json: options.hit.json.clone(),
+    };
+    overload::search(&asked, goal, &mut Live::new())
+}
+
+/// Searches the cells of an experiment.
+fn experiment(options: &SearchOptions, goal: &Goal, step: Duration, given: &[String]) -> Outcome {
+    if let Some(option) = first_of(given, |id| !OF_EXPERIMENTS.contains(&id)) {
+        return Err(Refused(format!(
+            "{option} applies to a URL; `{}` is an experiment, whose file describes the load",
+            options.hit.url
+        )));
+    }
+    let has = |id: &str| given.iter().any(|one| one == id);
+    let hit = &options.hit;
+    let asked = run::Options {
+        experiment: hit.url.clone(),
+        only: options.only.clone(),
+        clients: has("connections").then(|| vec![hit.connections]),
+        duration: has("duration").then_some(hit.duration),
+        seed: hit.seed,
+        plan: options.plan,
+        interrupt: on_signal()?,
+        ..run::Options::default()
+    };
+    run::search(&asked, goal, step, hit.json.as_deref(), &mut Live::new())
+}
+
+/// Whether the target is an experiment: built in, or a file.
+fn is_experiment(target: &str) -> bool {
+    let file = target.ends_with(".toml") || Path::new(target).is_file();
+    !target.contains("://") && (file || builtin::builtin_names().any(|name| name == target))
+}
+
+/// The first option that was given and matches, as it is typed.
+fn first_of(given: &[String], matches: impl Fn(&str) -> bool) -> Option<String> {
+    let id = given.iter().find(|id| matches(id.as_str()))?;
+    Some(match id.as_str() {
+        "against" => "a second target".to_string(),
+        id => format!("--{}", id.replace('_', "-")),
     })
 }
 
@@ -64,6 +142,8 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
         (options.against.is_some(), "a second target"),
         (options.repeats.is_some(), "--repeats"),
         (!options.fail.is_empty(), "--fail"),
+        (options.scenario.is_some(), "--scenario"),
+        (!options.agent.is_empty(), "--agent"),
     ] {
         if given {
             return Err(Refused::new(format!(

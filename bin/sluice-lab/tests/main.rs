@@ -5,9 +5,12 @@
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/abilities.rs"]
 mod abilities;
+mod agents;
 mod commands;
 mod everyday;
 mod run;
+mod scenario;
+mod search;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

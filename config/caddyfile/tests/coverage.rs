@@ -197,6 +197,7 @@ impl Line {
             }
             "response matcher" => outer("match") || self.outer(0, 0).starts_with('@'),
             "file matcher" => outer("file") || self.outer(0, 1) == "file",
+            "url_pattern matcher" => outer("url_pattern") || self.outer(0, 1) == "url_pattern",
             "key pair" => outer("root") || outer("intermediate"),
             place => outer(place) || self.outer(0, 0) == format!("{place}:"),
         }

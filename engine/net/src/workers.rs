@@ -93,13 +93,30 @@ impl Conditions {
     }
 }
 
+/// What a worker is to do on its thread.
+pub type Task = Box<dyn FnOnce(&Rc<Worker>) + Send>;
+
+/// The addresses to listen on, with the sockets of new ones.
+type Plan<S> = Vec<(Listen<S>, Vec<Socket>)>;
+
+/// How long requests may outlive the configuration that they began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlive {
+    /// As long as they take.
+    Unlimited,
+    /// For this time; then their connections are closed.
+    For(Duration),
+}
+
 enum Command<S: Service> {
     /// Listen on exactly these addresses; new ones come with their sockets.
-    Apply(Vec<(Listen<S>, Vec<Socket>)>, std_mpsc::SyncSender<()>),
+    Apply(Plan<S>, Outlive, std_mpsc::SyncSender<()>),
     /// Send duplicates of all listening sockets.
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
     /// Record that the process will stop at this time.
     Announce(Moment),
+    /// Do this on the thread of the worker.
+    Do(Task),
     /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
@@ -172,6 +189,11 @@ impl<S: Service> Workers<S> {
     /// Makes the workers listen on exactly `wanted`. Addresses that were already in use keep their sockets, so no
     /// connection in the accept queue is lost. If an address cannot be bound, nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
+        self.replace(wanted, Outlive::Unlimited)
+    }
+
+    /// Like [`Workers::apply`]; `outlive` is for the requests of the configuration that is replaced.
+    pub fn replace(&mut self, wanted: Vec<Listen<S>>, outlive: Outlive) -> Result<(), BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Vec<Socket>>> = HashMap::new();
         for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
             let ours: Vec<&ListenAddr> = self.listening.iter().chain(sockets.keys()).collect();
@@ -203,7 +225,7 @@ impl<S: Service> Workers<S> {
             // A worker that is gone has nothing to apply; its panic shows when its thread is joined.
             if handle
                 .commands
-                .blocking_send(Command::Apply(plan, done))
+                .blocking_send(Command::Apply(plan, outlive, done))
                 .is_ok()
             {
                 let _ = wait.recv();
@@ -252,6 +274,14 @@ impl<S: Service> Workers<S> {
         let _ = self.apply(Vec::new());
         self.take_over(sockets);
         Ok(())
+    }
+
+    /// Does `task` on the thread of the first worker, for example to start what runs beside requests.
+    pub fn on_first(&self, task: Task) {
+        if let Some(first) = self.handles.first() {
+            // A worker that is gone serves nobody, so nothing has to run beside its requests.
+            let _ = first.commands.blocking_send(Command::Do(task));
+        }
     }
 
     /// Announces that the process will stop at `stop_at`; until then the workers run as before.
@@ -346,16 +376,19 @@ async fn run<S: Service>(
     };
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Apply(plan, done) => {
+            Command::Apply(plan, outlive, done) => {
+                let closing = running.apply(plan);
+                running.retire(outlive);
                 // The sender removes the files of unix sockets that are closed then.
-                for closing in running.apply(plan) {
-                    let _ = closing.await;
+                for closed in closing {
+                    let _ = closed.await;
                 }
                 let _ = done.send(());
             }
             Command::Lend(done) => {
                 let _ = done.send(running.lend());
             }
+            Command::Do(task) => task(&running.shared.worker),
             Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
             Command::Drain(grace, done) => {
                 let cut_off = running.drain(grace).await;
@@ -385,8 +418,20 @@ impl<S: Service> Running<S> {
         doors.map(|(listener, _)| listener.copy()).collect()
     }
 
+    /// Closes connections whose requests outlive their configuration for too long.
+    fn retire(&self, outlive: Outlive) {
+        let worker = self.shared.worker.clone();
+        let generation = worker.retirement.replace();
+        if let Outlive::For(time) = outlive {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(time).await;
+                worker.retirement.close_older(generation);
+            });
+        }
+    }
+
     /// Listens as planned. Returns the tasks that close the other listeners.
-    fn apply(&self, plan: Vec<(Listen<S>, Vec<Socket>)>) -> Vec<JoinHandle<()>> {
+    fn apply(&self, plan: Plan<S>) -> Vec<JoinHandle<()>> {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
         for (listen, sockets) in plan {

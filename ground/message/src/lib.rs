@@ -27,6 +27,7 @@ pub mod path;
 pub mod range;
 pub mod span;
 pub mod status;
+pub mod structured;
 pub mod uri;
 
 pub use conn::{

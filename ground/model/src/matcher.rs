@@ -48,6 +48,8 @@ pub enum Matcher {
     RemoteIp(IpRanges),
     /// Properties of the TLS connection.
     Tls(TlsMatcher),
+    /// A pattern of the URL Pattern standard.
+    UrlPattern(UrlPattern),
     /// Variables or placeholders with any of the values.
     Vars(BTreeMap<String, Vec<String>>),
     /// Variables or placeholders whose value matches a pattern.
@@ -81,6 +83,16 @@ objects! {
     pub struct TlsMatcher {
         /// Whether the handshake must be complete (or must not be).
         pub handshake_complete: Option<bool>,
+    }
+
+    /// A pattern of the URL Pattern standard.
+    pub struct UrlPattern {
+        /// The pattern: of a path, or of a URL with scheme and host.
+        pub pattern: String,
+        /// The URL that a pattern of a path is relative to; empty for any scheme and host.
+        pub base_url: String,
+        /// Whether letters match in upper and lower case.
+        pub ignore_case: bool,
     }
 
     /// Chooses responses.
@@ -174,6 +186,7 @@ impl Matcher {
             Self::RemoteIp(_) => "remote_ip",
             Self::Tls(_) => "tls",
             Self::Vars(_) => "vars",
+            Self::UrlPattern(_) => "url_pattern",
             Self::VarsRegexp(_) => "vars_regexp",
             Self::Other(name, _) => name,
         }
@@ -196,6 +209,7 @@ impl Matcher {
             "remote_ip" => Self::RemoteIp(read_nested(value, name)?),
             "tls" => Self::Tls(read_nested(value, name)?),
             "vars" => Self::Vars(read_nested(value, name)?),
+            "url_pattern" => Self::UrlPattern(read_nested(value, name)?),
             "vars_regexp" => Self::VarsRegexp(read_nested(value, name)?),
             _ => Self::Other(name.to_string(), value),
         })
@@ -239,6 +253,7 @@ impl Walk for Matcher {
             Self::Protocol(body) => body.walk(visitor),
             Self::Query(body) | Self::Vars(body) => body.walk(visitor),
             Self::Tls(body) => body.walk(visitor),
+            Self::UrlPattern(body) => body.walk(visitor),
             Self::Other(name, body) => {
                 visitor.text(name);
                 body.walk(visitor);
@@ -268,6 +283,7 @@ impl Serialize for MatcherSet {
                 Matcher::Protocol(body) => map.serialize_value(body)?,
                 Matcher::Query(body) | Matcher::Vars(body) => map.serialize_value(body)?,
                 Matcher::Tls(body) => map.serialize_value(body)?,
+                Matcher::UrlPattern(body) => map.serialize_value(body)?,
                 Matcher::Other(_, body) => map.serialize_value(body)?,
             }
         }

@@ -368,6 +368,14 @@ impl Group {
         times.waiting.fetch_sub(1, Relaxed);
     }
 
+    /// Notes that a server became healthy again according to health checks: failures before that no longer count, and
+    /// its share starts slowly if it is to.
+    pub fn recover(&self, index: usize, now: Moment) {
+        let peer = &self.peers[index];
+        peer.fails.store(0, Relaxed);
+        peer.recovered_at.store(nanos(now).max(1), Relaxed);
+    }
+
     /// Notes that a server did what it was asked.
     pub fn succeed(&self, index: usize) {
         self.peers[index].succeed();

@@ -189,6 +189,18 @@ pub struct ActivePolicy {
     pub fails: u32,
     /// The status that passes, a single digit for a class; `None` for any of 200 to 299.
     pub expect_status: Option<u16>,
+    /// What counts before the first check has ended.
+    pub initial: Initial,
+}
+
+/// The state of an upstream before its first check has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Initial {
+    /// It counts as healthy.
+    #[default]
+    Healthy,
+    /// It is being checked, and counts as unhealthy until one check passes.
+    Checking,
 }
 
 impl Default for ActivePolicy {
@@ -199,6 +211,7 @@ impl Default for ActivePolicy {
             passes: 1,
             fails: 1,
             expect_status: None,
+            initial: Initial::Healthy,
         }
     }
 }
@@ -230,7 +243,7 @@ pub enum CheckEvent {
     Down,
 }
 
-/// The checks of one upstream, which counts as healthy until checks say otherwise.
+/// The checks of one upstream.
 #[derive(Clone, Debug)]
 pub struct ActiveCheck {
     policy: ActivePolicy,
@@ -240,6 +253,7 @@ pub struct ActiveCheck {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
+    Checking,
     Healthy { fails_in_row: u32 },
     Unhealthy { passes_in_row: u32 },
 }
@@ -253,7 +267,10 @@ enum Phase {
 impl ActiveCheck {
     /// Checks that begin at `first`.
     pub fn new(policy: ActivePolicy, first: Moment) -> ActiveCheck {
-        let health = Health::Healthy { fails_in_row: 0 };
+        let health = match policy.initial {
+            Initial::Healthy => Health::Healthy { fails_in_row: 0 },
+            Initial::Checking => Health::Checking,
+        };
         ActiveCheck {
             policy,
             health,
@@ -312,7 +329,8 @@ impl Health {
         );
         match (self, result) {
             (Health::Healthy { .. }, CheckResult::Passed) => (up, None),
-            (Health::Unhealthy { .. }, CheckResult::Failed) => (down, None),
+            (Health::Checking, CheckResult::Passed) => (up, Some(CheckEvent::Up)),
+            (Health::Checking | Health::Unhealthy { .. }, CheckResult::Failed) => (down, None),
             (Health::Healthy { fails_in_row }, CheckResult::Failed) => {
                 let fails_in_row = fails_in_row.saturating_add(1);
                 match fails_in_row >= policy.fails {

@@ -23,8 +23,13 @@ pub struct Scratch {
     spare: RefCell<Vec<Capture>>,
     /// Boxed: few requests look for files.
     found: RefCell<Option<Box<FoundFile>>>,
+    /// Groups of URL patterns by `COMPONENT.GROUP`.
+    groups: RefCell<Vec<Group>>,
     env: RefCell<Option<Rc<dyn Any>>>,
 }
+
+/// The name of a group of a URL pattern, and its value.
+type Group = (Box<str>, Box<[u8]>);
 
 /// What the latest `file` matcher found, for `{http.matchers.file.*}`.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,7 @@ impl Scratch {
     /// it.
     pub fn clear(&mut self) {
         *self.found.get_mut() = None;
+        self.groups.get_mut().clear();
         let bufs = self.bufs.get_mut();
         bufs.retain(|buf| buf.capacity() <= SCRATCH_BUF_BYTES_MAX);
         bufs.truncate(SCRATCH_BUFS_MAX);
@@ -133,6 +139,25 @@ impl Scratch {
             FileKey::Type => b"file",
             FileKey::Remainder => &found.remainder,
         });
+        Found::Known
+    }
+
+    /// Remembers a group of a URL pattern as `COMPONENT.GROUP`, in place of an earlier one.
+    pub fn found_group(&self, name: &str, value: &[u8]) {
+        let mut groups = self.groups.borrow_mut();
+        match groups.iter_mut().find(|(known, _)| &**known == name) {
+            Some((_, known)) => *known = value.into(),
+            None => groups.push((name.into(), value.into())),
+        }
+    }
+
+    /// Appends what `{http.url_pattern.*}` stands for; unknown while no pattern with that group matched.
+    pub fn group(&self, name: &str, out: &mut Vec<u8>) -> Found {
+        let groups = self.groups.borrow();
+        let Some((_, value)) = groups.iter().find(|(known, _)| &**known == name) else {
+            return Found::Unknown;
+        };
+        out.extend_from_slice(value);
         Found::Known
     }
 

@@ -6,7 +6,7 @@ use core::fmt::Write;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_message::uri::{decode_percent, encode_query};
-use sluice_message::{ConnInfo, FieldId, Fields, Method, Remote, RequestHead, TlsInfo};
+use sluice_message::{ConnInfo, FieldId, Fields, Method, Remote, RequestHead, TlsInfo, Version};
 
 use crate::placeholder::{Found, HeaderKey, Key, Provenance, TlsKey, Values};
 use crate::query;
@@ -34,6 +34,7 @@ impl Values for RequestValues<'_> {
             Key::Method => push(out, self.head.method.as_str()),
             Key::Scheme => push(out, self.conn.scheme().as_str()),
             Key::Proto => push(out, self.head.version.as_str()),
+            Key::ProtoName => push(out, version_name(self.head.version)),
             Key::Host => out.extend_from_slice(host_as_sent(self.head)),
             Key::Port => self.head.port.iter().for_each(|port| push(out, port)),
             Key::HostPort => out.extend_from_slice(&self.head.authority),
@@ -55,7 +56,7 @@ impl Values for RequestValues<'_> {
             Key::PrefixedQuery => push_prefixed(self.query(), out),
             Key::QueryParam(name) => query::join_values(self.query(), name.as_bytes(), out),
             Key::Header(name) => self.header(name, out),
-            Key::Cookie(name) => return self.cookie(name.as_bytes(), out),
+            Key::Cookie(name) => self.cookie(name.as_bytes(), out),
             Key::Remote => push_remote(self.conn.remote, out),
             Key::RemoteHost => self.remote_ip().iter().for_each(|ip| push(out, ip)),
             Key::RemotePort => {
@@ -85,12 +86,8 @@ impl Values for RequestValues<'_> {
             Key::Capture { regexp, group } => {
                 return self.scratch.captured(regexp.as_deref(), group, out);
             }
-            Key::OrigMethod => {
-                push(
-                    out,
-                    self.original_method.unwrap_or(&self.head.method).as_str(),
-                );
-            }
+            Key::UrlPattern(group) => return self.scratch.group(group, out),
+            Key::OrigMethod => push(out, self.original_method().as_str()),
             _ => return self.original_value(key, out),
         }
         Found::Known
@@ -128,6 +125,15 @@ impl RequestValues<'_> {
         Found::Known
     }
 
+    /// Nothing stands for a cookie that the client did not send.
+    fn cookie(&self, name: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(cookie(&self.head.fields, name).unwrap_or_default());
+    }
+
+    fn original_method(&self) -> &Method {
+        self.original_method.unwrap_or(&self.head.method)
+    }
+
     /// The path and query as sent; an empty path counts as the root.
     fn uri(&self) -> &[u8] {
         match self.head.uri.as_bytes() {
@@ -152,16 +158,6 @@ impl RequestValues<'_> {
         // `Host` header is never mistaken for the host of the request.
         if name.id() != FieldId::Host {
             join_fields(&self.head.fields, name, out);
-        }
-    }
-
-    fn cookie(&self, name: &[u8], out: &mut Vec<u8>) -> Found {
-        match cookie(&self.head.fields, name) {
-            Some(value) => {
-                out.extend_from_slice(value);
-                Found::Known
-            }
-            None => Found::Unknown,
         }
     }
 }
@@ -228,6 +224,14 @@ fn push(out: &mut Vec<u8>, value: impl core::fmt::Display) {
 /// The host of the request as sent, without port; IPv6 without brackets.
 fn host_as_sent(head: &RequestHead) -> &[u8] {
     sluice_message::head::split_port(&head.authority).0
+}
+
+fn version_name(version: Version) -> &'static str {
+    match version {
+        Version::Http2 => "HTTP/2",
+        Version::Http3 => "HTTP/3",
+        Version::Http10 | Version::Http11 => version.as_str(),
+    }
 }
 
 fn push_prefixed(query: &[u8], out: &mut Vec<u8>) {
@@ -297,8 +301,9 @@ fn push_network(ip: IpAddr, v4_bits: u8, v6_bits: u8, out: &mut Vec<u8>) {
 }
 
 fn tls_value(tls: Option<&TlsInfo>, key: TlsKey, out: &mut Vec<u8>) -> Found {
+    // As in Caddy, a name that exists is known without TLS, too, and stands for nothing.
     let Some(tls) = tls else {
-        return Found::Unknown;
+        return Found::Known;
     };
     match key {
         TlsKey::Version => push(out, tls.version),

@@ -249,6 +249,9 @@ fn block_row(cell: &Cell, block: &Block) -> Row {
         Mode::Open { rate, .. } => Some(rate),
         Mode::Closed => None,
     };
+    // The number of clients, or the rate, of a scenario changes, and its clients think: rules about constant loads do not
+    // apply.
+    let is_constant = load.asked.scenario.is_none();
     let resources = block.resources.as_ref();
     let tree = resources.map(|resources| &resources.subject);
     let names: Vec<&str> = ["subject", "config", "test"]
@@ -265,10 +268,9 @@ fn block_row(cell: &Cell, block: &Block) -> Row {
             names.join("-")
         },
         dims: cell.axes.clone(),
-        clients: open
-            .is_none()
+        clients: (open.is_none() && is_constant)
             .then_some((connected(load) * load.asked.depth.max(1)) as f64),
-        offered: open,
+        offered: open.filter(|_| is_constant),
         seconds: Some(load.window_s),
         responses: Some(all),
         failed_share: Some(load.failed_share()),

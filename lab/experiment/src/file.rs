@@ -1,7 +1,8 @@
 //! The experiment file: TOML, deserialized into types that reject unknown keys.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
@@ -9,7 +10,10 @@ use serde::{Deserialize, Deserializer};
 use super::adapter::Tool;
 use super::cell_filter::Only;
 use super::comparison::Comparison;
+use super::position::position;
+use super::scenario;
 use sluice_audit::claim::Statement;
+use sluice_load::generator::scenario::Scenario;
 use sluice_load::process;
 use sluice_load::quantity::parse_duration;
 use sluice_load::result::SCHEMA;
@@ -397,6 +401,13 @@ pub struct Test {
     /// Whether to use HTTP/2.
     #[serde(default)]
     pub http2: bool,
+    /// A scenario file next to the experiment's, which is loaded instead of `path`: a request for that only checks that the
+    /// server responds.
+    #[serde(default)]
+    pub scenario: Option<PathBuf>,
+    /// The scenario, once it has been read.
+    #[serde(skip)]
+    pub loaded: Option<Arc<Scenario>>,
     /// Whether the bodies of [`Corpus`] are requested in turn.
     #[serde(default)]
     pub corpus: bool,
@@ -423,6 +434,17 @@ pub struct Test {
     /// Other expectations.
     #[serde(default)]
     pub assert: Asserts,
+}
+
+impl Test {
+    /// Why no search can choose the rate of this test.
+    pub fn has_no_rate(&self) -> Option<&'static str> {
+        match (&self.scenario, self.talk) {
+            (Some(_), _) => Some("its scenario sets the rate"),
+            (None, Talk::Events) => Some("the server, not the clients, sets the rate of events"),
+            (None, Talk::Requests | Talk::Websocket) => None,
+        }
+    }
 }
 
 /// The kind of exchange on each connection.
@@ -547,14 +569,44 @@ fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>,
     duration(from).map(Some)
 }
 
+impl File {
+    /// Reads the scenarios of its tests, which are next to the file `name`. Their phases set the number of clients.
+    pub fn load_scenarios(&mut self, name: &str) -> Result<(), String> {
+        let folder = Path::new(name).parent().unwrap_or(Path::new("."));
+        for (test, part) in &mut self.test {
+            let Some(path) = &part.scenario else {
+                continue;
+            };
+            let refused = [
+                (part.talk != Talk::Requests, "talk"),
+                (part.corpus, "corpus"),
+                (part.clients.is_some(), "clients"),
+                (part.rate.is_some(), "rate"),
+                (part.depth.is_some(), "depth"),
+                (part.idle.is_some(), "idle"),
+                (
+                    part.requests_per_connection.is_some(),
+                    "requests_per_connection",
+                ),
+            ];
+            if let Some((_, key)) = refused.iter().find(|(given, _)| *given) {
+                return Err(format!(
+                    "{name}: [test.{test}] has a scenario, which sets the load; remove `{key}`"
+                ));
+            }
+            let scenario = scenario::read(&folder.join(path))?;
+            part.clients = Some(vec![scenario.clients_max()]);
+            part.loaded = Some(scenario.into());
+        }
+        Ok(())
+    }
+}
+
 /// Parses an experiment. Errors give file, line and column.
 pub fn parse(name: &str, text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let before = &text[..at.min(text.len())];
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        format!("{name}:{line}:{column}: {}", error.message())
+        format!("{}: {}", position(name, text, at), error.message())
     })?;
     if file.schema != SCHEMA {
         return Err(format!(

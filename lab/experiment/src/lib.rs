@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod agent;
 pub mod builtin;
 pub mod calibrate;
 pub mod cell_filter;
@@ -20,9 +21,12 @@ mod marks;
 pub mod overload;
 pub mod plan;
 mod ports;
+mod position;
 pub mod progress;
+mod readiness;
 pub mod rerun;
 pub mod run;
+pub mod scenario;
 pub mod setup;
 pub mod single;
 pub mod stage;

@@ -118,7 +118,8 @@ fn unconnected(load: &Load) -> Option<Mark> {
 /// Whether throughput was still rising or falling when the window began, and settled later.
 fn unsteady(load: &Load) -> Option<Mark> {
     let points = &load.series.as_ref()?.points;
-    if points.len() < SLICES_MIN {
+    // A scenario has phases in order to change.
+    if points.len() < SLICES_MIN || load.asked.scenario.is_some() {
         return None;
     }
     let quarter = points.len() / 4;

@@ -1,4 +1,7 @@
-//! Runs an experiment: what is installed, in which order, the estimated time, the results.
+//! Runs an experiment: what is installed, in which order, the estimated time, the results. Its cells are also the targets
+//! of the searches of `overload` (`search`).
+
+mod search;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,8 +50,10 @@ const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
 /// an hour would otherwise take three.
 const AGAIN_ONE_IN: usize = 4;
 
+pub use search::search;
+
 /// Options of `lab run`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// A built-in experiment (000) or a file
     pub experiment: String,
@@ -90,10 +95,31 @@ pub struct Options {
 
 /// Runs `lab run`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let mut run = prepare(options)?;
+    let path = run.out.join("result.json");
+    if !options.resume && !options.plan && !options.check && path.exists() {
+        return Err(Refused::new(format!(
+            "{} already exists; use --resume to continue it, or --out NAME",
+            path.display()
+        )));
+    }
+    if options.check {
+        return run.check(&options.experiment, live);
+    }
+    run.show_plan(live);
+    if options.plan {
+        return Ok(Completion::Yes);
+    }
+    run.walk(&options.experiment, live)
+}
+
+/// Reads the experiment and selects its cells.
+fn prepare(options: &Options) -> Result<Walk, Refused> {
     let name = &options.experiment;
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
     let changes = change(&mut file, options);
+    file.load_scenarios(name).map_err(Refused::new)?;
     let of_tests = file.test.values().filter_map(|test| test.clients.as_ref());
     if of_tests
         .chain([&file.matrix.clients])
@@ -114,15 +140,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     if cells.is_empty() {
         return Err(Refused::new("no cells left: `--only` excludes all of them"));
     }
-    let mut run = Walk::new(options, file, text, changes, cells)?;
-    if options.check {
-        return run.check(name, live);
-    }
-    run.show_plan(live);
-    if options.plan {
-        return Ok(Completion::Yes);
-    }
-    run.walk(name, live)
+    Walk::new(options, file, text, changes, cells)
 }
 
 /// Applies the command line to the file. Returns the changes in sentences.
@@ -299,17 +317,8 @@ impl Walk {
             cells: cells.iter().map(empty_cell).collect(),
             ..RunResult::default()
         };
-        let path = out.join("result.json");
         if options.resume {
-            take_over(&mut result, &path)?;
-        } else if path.exists() {
-            let text = format!(
-                "{} already exists; use --resume to continue it, or --out NAME",
-                path.display()
-            );
-            if !options.plan && !options.check {
-                return Err(Refused::new(text));
-            }
+            take_over(&mut result, &out.join("result.json"))?;
         }
         Ok(Walk {
             file,
@@ -736,7 +745,9 @@ fn detect_version(command: &str) -> Option<String> {
 
 /// Seconds that one block of a cell takes.
 fn step_s(file: &File, cell: &CellPlan) -> f64 {
-    let load = (file.load.duration + file.load.warmup).as_secs_f64();
+    let scenario = file.test[&cell.test].loaded.as_ref();
+    let window = scenario.map_or(file.load.duration, |scenario| scenario.duration());
+    let load = (window + file.load.warmup).as_secs_f64();
     load + file.load.rest.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
 }
 

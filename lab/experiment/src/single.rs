@@ -34,23 +34,62 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
 
 /// Runs a load once, as block `number` of its cell: with the costs of the server if it runs on this machine.
 pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<Block> {
-    let started = SystemTime::now();
     let roots = Roots {
         subject: server(&plan.target),
         backend: Vec::new(),
     };
-    let (load, samples, window) = load_and_watch(plan, &roots, live)?;
+    let mut block = block_of(plan, &roots, number, live)?;
+    block.marks = marks::marks(&without_foreign(&block), None);
+    Ok(block)
+}
+
+/// The same with a load that others generate.
+pub fn block_by(
+    plan: &Plan,
+    number: usize,
+    live: &mut dyn Progress,
+    drive: impl FnOnce(&mut dyn FnMut(Stage)) -> io::Result<Load>,
+) -> io::Result<Block> {
+    let roots = Roots {
+        subject: server(&plan.target),
+        backend: Vec::new(),
+    };
+    let started = SystemTime::now();
+    let sampled = sampled(&roots, live, drive)?;
+    let mut block = block_from(sampled, &roots, number, started);
+    block.marks = marks::marks(&without_foreign(&block), None);
+    Ok(block)
+}
+
+/// The same with the costs of these processes.
+pub(crate) fn block_of(
+    plan: &Plan,
+    roots: &Roots,
+    number: usize,
+    live: &mut dyn Progress,
+) -> io::Result<Block> {
+    let started = SystemTime::now();
+    let sampled = load_and_watch(plan, roots, live)?;
+    let mut block = block_from(sampled, roots, number, started);
+    block.marks = marks::marks(&block, None);
+    Ok(block)
+}
+
+fn block_from(
+    (load, samples, window): Sampled,
+    roots: &Roots,
+    number: usize,
+    started: SystemTime,
+) -> Block {
     let known = !roots.subject.is_empty();
-    let mut block = Block {
+    Block {
         number,
         position: number,
         started_unix_ms: unix_ms(started),
         load,
         resources: known.then(|| samples.over(window.0, window.1)),
         ..Block::default()
-    };
-    block.marks = marks::marks(&without_foreign(&block), None);
-    Ok(block)
+    }
 }
 
 /// Without the CPU time of other processes: the target's own upstreams may be among them, so it does not show that
@@ -208,18 +247,6 @@ impl Memory {
             (held.rss_without_bytes, held.rss_with_bytes) = (self.without, self.with);
         }
     }
-}
-
-/// The result as written to a file: one cell with one block.
-pub fn result(load: Load, plan: &Plan, started: SystemTime, took: Duration) -> RunResult {
-    let block = Block {
-        started_unix_ms: unix_ms(started),
-        load,
-        ..Block::default()
-    };
-    let url = plan.target.url.clone();
-    let cell = cell(plan, &url, &url, vec![block]);
-    of_cells(vec![cell], plan, started, took)
 }
 
 /// The cell of a target: `subject` and `test` name it in reports.

@@ -18,6 +18,7 @@ use super::marks;
 use super::plan::CellPlan;
 use super::ports::free_ports;
 use crate::progress::Progress;
+use crate::readiness::{READY_MAX, READY_PAUSE, ready};
 use crate::single::{Sampled, load_and_watch, tool_and_watch};
 use sluice_load::backend::{Corpus, read_counts};
 use sluice_load::generator::Plan;
@@ -35,12 +36,6 @@ use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, wor
 use sluice_load::random::made_body;
 use sluice_load::result::{Asked, BackendCounts, Block, CellState, ConfigText, Mode};
 use sluice_load::sample::{self, Roots};
-
-/// How long a server may take to its first expected response.
-const READY_MAX: Duration = Duration::from_secs(15);
-
-/// Pause between two readiness checks.
-const READY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Maximum delay until an upstream's counters are in its file.
 const COUNTS_SETTLE: Duration = Duration::from_millis(120);
@@ -67,12 +62,25 @@ pub struct Stage {
 }
 
 /// The servers of a cell, after their first expected response.
-struct Serving {
+pub(crate) struct Serving {
     backends: Vec<Started>,
-    plan: Plan,
-    server: Started,
-    response: Probe,
+    /// The load of the cell.
+    pub plan: Plan,
+    /// The server under test.
+    pub server: Started,
+    /// Its first expected response.
+    pub response: Probe,
     ready_s: f64,
+}
+
+impl Serving {
+    /// The processes of the server and of its upstreams.
+    pub fn roots(&self) -> Roots {
+        Roots {
+            subject: vec![self.server.pid()],
+            backend: self.backends.iter().map(Started::pid).collect(),
+        }
+    }
 }
 
 impl Stage {
@@ -198,18 +206,17 @@ impl Stage {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let shared = self.log_of(file, cell).map_err(not_started)?;
+        let serving = self.serve(file, cell, seed).map_err(not_started)?;
+        let roots = serving.roots();
+        // The upstreams run until the end of the block.
         let Serving {
-            backends,
+            backends: _backends,
             plan,
             mut server,
             response,
             ready_s,
-        } = self.serve(file, cell, seed).map_err(not_started)?;
+        } = serving;
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
-        let roots = Roots {
-            subject: vec![server.pid()],
-            backend: backends.iter().map(Started::pid).collect(),
-        };
         let (mut load, samples, window) = self.load(file, cell, &plan, &roots, live)?;
         load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
@@ -286,7 +293,11 @@ impl Stage {
         };
         // What a program does not support is known before it runs.
         tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
-        if !plan.kind.is_requests() || plan.beside.is_some() || plan.requests.len() > 1 {
+        if plan.scenario.is_some()
+            || !plan.kind.is_requests()
+            || plan.beside.is_some()
+            || plan.requests.len() > 1
+        {
             let name = tool.name();
             let text = format!("{name} sends one request again and again, and nothing else");
             return Err(CellState::Skipped(text));
@@ -316,7 +327,7 @@ impl Stage {
     }
 
     /// Starts the servers of a cell and waits for the first expected response.
-    fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
+    pub(crate) fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
         let mut backends = Vec::new();
         for name in self.needs(file, cell)? {
             backends.push(self.start_backend(file, cell, &name)?);
@@ -563,10 +574,11 @@ impl Stage {
             .requests_per_connection
             .or(file.load.requests_per_connection);
         let (kind, requests) = self.requests(file, test, &target, each_max, seed)?;
-        Ok(Plan {
+        let mut plan = Plan {
             tls: trust::prepare(&trusted, &target)?,
             requests,
             mix: Mix::default(),
+            scenario: None,
             target,
             mode,
             connections: cell.clients,
@@ -588,7 +600,15 @@ impl Stage {
                 slow_bytes_per_s: file.load.slow_rate,
             },
             interrupt: self.interrupt.clone(),
-        })
+            barrier: None,
+        };
+        if let Some(scenario) = &test.loaded {
+            scenario.probe(&plan.target)?;
+            plan.mode = scenario.mode();
+            plan.duration = scenario.duration();
+            plan.scenario = Some(scenario.clone());
+        }
+        Ok(plan)
     }
 
     /// The requests of a test, each with its expected response.
@@ -707,59 +727,6 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
         let value = cell.axes.get(axis).map_or("", String::as_str);
         values.split('|').any(|wanted| wanted == value)
     })
-}
-
-/// Waits until a server sends the expected response.
-fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
-    let begin = Instant::now();
-    let expect = &plan.requests[0].expect;
-    loop {
-        let wrong = match kind::ask(plan) {
-            Ok(response) => match wrong(expect, &response) {
-                None => return Ok(response),
-                Some(wrong) => wrong,
-            },
-            Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
-        };
-        if let Some(status) = server.ended() {
-            return Err(format!(
-                "it ended with {status}{}",
-                server_words(&server.log())
-            ));
-        }
-        if begin.elapsed() > READY_MAX || plan.interrupt.is_set() {
-            return Err(format!(
-                "no correct response after {:.0?}: {wrong}{}",
-                begin.elapsed(),
-                server_words(&server.log())
-            ));
-        }
-        thread::sleep(READY_PAUSE);
-    }
-}
-
-fn server_words(log: &[String]) -> String {
-    match log.last() {
-        Some(last) => format!("; last log line: {last}"),
-        None => String::new(),
-    }
-}
-
-fn wrong(expect: &Expect, response: &Probe) -> Option<String> {
-    if response.status != expect.status {
-        return Some(format!(
-            "status {} instead of {}",
-            response.status, expect.status
-        ));
-    }
-    match &expect.body {
-        BodyExpect::Exact { bytes, .. } if **bytes != *response.body => Some(format!(
-            "another body: {} bytes instead of {}",
-            response.body.len(),
-            bytes.len()
-        )),
-        BodyExpect::Exact { .. } | BodyExpect::Length(_) | BodyExpect::Any => None,
-    }
 }
 
 fn difference(

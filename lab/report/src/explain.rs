@@ -228,6 +228,10 @@ fn sleeps(cell: &Cell) -> Option<String> {
 /// In a closed loop at its limit, latency is clients divided by rate and carries no further information.
 fn queue(cell: &Cell) -> Option<String> {
     let block = cell.blocks.first()?;
+    if block.load.asked.scenario.is_some() {
+        // Clients think, and their number changes.
+        return None;
+    }
     if block.load.asked.mode != Mode::Closed {
         let lag = over(cell, |block| {
             block.load.generator.as_ref()?.send_lag.percentile(99.0)

@@ -169,6 +169,16 @@ fn the_schema_names_every_field() {
         weight: 1,
         ..Default::default()
     });
+    block.load.phases.push(Default::default());
+    block.load.sessions.push(sluice_load::result::LoadSession {
+        weight: 1,
+        ..Default::default()
+    });
+    block.load.machines.push(sluice_load::result::LoadMachine {
+        rate: Some(5.0),
+        ..Default::default()
+    });
+    block.load.asked.scenario = Some("shop".into());
     block.load.held = Some(sluice_load::result::HeldConnections {
         open_before_load: Some(5),
         rss_without_bytes: Some(1),

@@ -83,6 +83,7 @@ pub fn time_at(key: TimeKey, seconds: u64, out: &mut Vec<u8>) -> Found {
         }
         TimeKey::Year => "2006",
         TimeKey::Now => "2006-01-02 15:04:05 -0700 MST",
+        TimeKey::Rfc3339 => "2006-01-02T15:04:05Z07:00",
         TimeKey::CommonLog => "02/Jan/2006:15:04:05 -0700",
         TimeKey::Unix => return push(out, seconds),
         TimeKey::UnixMs => {

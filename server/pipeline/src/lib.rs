@@ -27,6 +27,7 @@ pub mod status;
 pub mod step;
 pub mod subrequests;
 pub mod text;
+pub mod url_pattern;
 pub mod values;
 pub mod vars;
 pub mod virtual_servers;

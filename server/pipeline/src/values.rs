@@ -190,6 +190,7 @@ impl Values for At<'_> {
             Key::Var(name) if &**name == "trusted_proxy" => Kind::Flag,
             Key::Var(name) if &**name != "client_ip" => self.0.context.vars.kind(name),
             Key::TimeUntilShutdown if self.0.worker.stop_at.get().is_none() => Kind::Null,
+            Key::Tls(_) if self.0.conn.tls.is_none() => Kind::Null,
             other => other.kind(),
         }
     }
@@ -257,7 +258,7 @@ impl At<'_> {
 
     fn client_certificate(&self, key: TlsKey, out: &mut Vec<u8>) -> Found {
         let Some(tls) = &self.0.conn.tls else {
-            return Found::Unknown;
+            return Found::Known;
         };
         let der = tls.client_certs.first().map(Vec::as_slice);
         match key {
@@ -355,9 +356,12 @@ impl At<'_> {
         let clock = &self.0.worker.clock;
         match key {
             TimeKey::Http => push(out, String::from_utf8_lossy(&clock.date())),
-            TimeKey::Now | TimeKey::CommonLog | TimeKey::Year | TimeKey::Unix | TimeKey::UnixMs => {
-                process_values::time_at(key, clock.unix_seconds(), out)
-            }
+            TimeKey::Now
+            | TimeKey::Rfc3339
+            | TimeKey::CommonLog
+            | TimeKey::Year
+            | TimeKey::Unix
+            | TimeKey::UnixMs => process_values::time_at(key, clock.unix_seconds(), out),
         }
     }
 

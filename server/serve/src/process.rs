@@ -12,7 +12,7 @@ use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
 use sluice_net::{
-    Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, SecondFile, Workers, clock,
+    Conditions, ConnectionLimit, Listen, ListenAddr, Outlive, Protocols, SecondFile, Workers, clock,
 };
 
 use crate::explain::Explainer;
@@ -60,6 +60,8 @@ pub struct Server {
     listening: Vec<String>,
     /// The running servers, by name.
     sites: HashMap<String, Arc<Site>>,
+    /// What their proxies share.
+    proxies: Shared,
 }
 
 /// Default drain timeout. Caddy waits forever, so one forgotten download would block a shutdown.
@@ -85,7 +87,7 @@ impl Server {
             &recorder,
             &mut https,
             &options,
-            Purpose::Serve,
+            (Purpose::Serve, Shared::default()),
         )?;
         https
             .start_maintenance()
@@ -106,6 +108,7 @@ impl Server {
             config: Arc::default(),
             listening: Vec::new(),
             sites: HashMap::new(),
+            proxies: Shared::default(),
         };
         match server.apply(built, config) {
             Ok(()) => Ok(server),
@@ -141,7 +144,7 @@ impl Server {
             &self.recorder,
             &mut self.https,
             &self.options,
-            Purpose::Serve,
+            (Purpose::Serve, Shared::after(&self.proxies)),
         )?;
         self.apply(built, config)
     }
@@ -154,7 +157,7 @@ impl Server {
         let plan_before = self.options.log.plan();
         let connections_max = connections_max(&self.options, &built);
         self.options.log.replace(built.plan);
-        if let Err(error) = self.workers.apply(built.listens) {
+        if let Err(error) = self.workers.replace(built.listens, outlive(&self.config)) {
             self.options.log.replace(plan_before);
             let refusal = Refusal::new(error.to_string()).with_help(error.help());
             return Err(vec![refusal]);
@@ -170,6 +173,10 @@ impl Server {
         }
         self.recorder.hub().note_load(true);
         self.https.commit(built.https);
+        let proxies = built.proxies.clone();
+        self.workers
+            .on_first(Box::new(move |worker| proxies.begin_checks(worker)));
+        self.proxies = built.proxies;
         self.config = Arc::new(config);
         self.sites = built.sites;
         self.listening = listening;
@@ -242,6 +249,13 @@ impl Server {
     }
 }
 
+/// How long requests of `config` may go on once it is replaced: its drain timeout, if it has one of its own.
+fn outlive(config: &Config) -> Outlive {
+    let http = config.apps.http.as_ref();
+    let given = http.and_then(|http| given(http.grace_period));
+    given.map_or(Outlive::Unlimited, Outlive::For)
+}
+
 /// How long Python applications may take to shut down (lifespan), once they have no requests any more.
 const PYTHON_GRACE: Duration = Duration::from_secs(10);
 
@@ -250,7 +264,7 @@ const EXPORTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of client connections.
 fn connections_max(options: &Options, built: &Built) -> usize {
-    let second = match built.asks_upstreams {
+    let second = match built.proxies.asks_upstreams() {
         true => SecondFile::PerClient,
         false => SecondFile::Shared,
     };
@@ -259,8 +273,8 @@ fn connections_max(options: &Options, built: &Built) -> usize {
 
 /// A configuration with all its parts built, before anything takes effect.
 struct Built {
-    /// Whether a request may need a connection to an upstream.
-    asks_upstreams: bool,
+    /// What the proxies share.
+    proxies: Shared,
     listens: Vec<Listen<Site>>,
     sites: HashMap<String, Arc<Site>>,
     plan: Arc<Plan>,
@@ -288,7 +302,7 @@ pub fn validate(
         &recorder,
         &mut https,
         options,
-        Purpose::Check,
+        (Purpose::Check, Shared::default()),
     )
     .map(|_| ())
 }
@@ -299,7 +313,7 @@ fn build(
     recorder: &Arc<Recorder>,
     https: &mut Https,
     options: &Options,
-    purpose: Purpose,
+    (purpose, proxies): (Purpose, Shared),
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = unbuilt(config);
     let plan = plan(config, options, &mut refusals);
@@ -311,6 +325,7 @@ fn build(
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let (mut listens, mut sites) = (Vec::<Listen<Site>>::new(), HashMap::new());
     let (mut owners, shared) = (HashMap::<ListenAddr, String>::new(), Slots::default());
+    shared.set(proxies.clone());
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let Ok(plan) = &plan else { continue };
@@ -351,7 +366,7 @@ fn build(
     await_applications(&shared, &mut refusals);
     match plan {
         Ok(plan) if refusals.is_empty() => Ok(Built {
-            asks_upstreams: shared.get::<Shared>().asks_upstreams(),
+            proxies,
             listens,
             sites,
             plan,

@@ -364,16 +364,17 @@ fn check_app(config: &Config) -> Result<(), Refusal> {
     let Some(tls) = &config.apps.tls else {
         return Ok(());
     };
-    let later = [
-        (tls.cache.is_some(), "the size of the cache of certificates"),
-        (
-            tls.encrypted_client_hello.is_some(),
-            "Encrypted Client Hello",
-        ),
-    ];
-    match later.iter().find(|(used, _)| *used) {
-        Some((_, what)) => Err(Refusal::not_yet(what, "remove it")),
-        None => Ok(()),
+    if tls.encrypted_client_hello.is_some() {
+        let what = "the TLS library, rustls, cannot serve Encrypted Client Hello (`encrypted_client_hello`)";
+        let help = "remove it, or let a server in front that supports it end TLS; names of hosts stay visible";
+        return Err(Refusal::new(what).with_help(help));
+    }
+    match tls.cache.is_some() {
+        true => Err(Refusal::not_yet(
+            "the size of the cache of certificates",
+            "remove it",
+        )),
+        false => Ok(()),
     }
 }
 

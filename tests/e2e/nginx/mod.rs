@@ -2,6 +2,7 @@
 
 mod aborts;
 mod addition;
+mod after_requests;
 mod auth;
 mod buffering;
 mod cache;
@@ -21,6 +22,7 @@ mod groups;
 mod gzip;
 mod handshakes;
 mod headers;
+mod health_checks;
 mod incomplete_requests;
 mod inheritance;
 mod least_time_and_sticky;

@@ -1,5 +1,6 @@
 //! `lab hit`: loads one URL and reports the results. A better wrk or hey for a single target.
 
+mod drive;
 mod mix;
 mod options;
 mod repeats;
@@ -12,10 +13,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use options::Options;
 
+use self::drive::Driver;
 use crate::interrupt::on_signal;
 use crate::live::Live;
 use sluice_experiment::adapter::{self, Task};
-use sluice_experiment::single;
+use sluice_experiment::{scenario, single};
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
 use sluice_load::generator::interrupt::Interrupt;
@@ -39,15 +41,6 @@ const MESSAGE_BYTES: u64 = 64;
 
 /// Runs `lab hit`.
 pub fn run(options: &Options) -> Outcome {
-    let open_files = machine::raise_open_files();
-    let connections = options.connections + options.idle + options.slow;
-    if connections as u64 + 64 > open_files {
-        let text = format!(
-            "{} connections need more than the {open_files} open files allowed here; see `sluice-lab doctor`",
-            connections
-        );
-        return Err(Refused::new(text));
-    }
     refuse_for_engine(options)?;
     let interrupt = on_signal()?;
     if options.blocks() > 1 || options.against.is_some() {
@@ -65,8 +58,8 @@ pub fn run(options: &Options) -> Outcome {
         None => {
             let mut live = Live::new();
             single::view(&plan, &mut live, Duration::ZERO);
-            single::block(&plan, 0, &mut live)
-                .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?
+            let mut driver = Driver::connect(options)?;
+            driver.block(options, &plan, 0, &mut live)?
         }
     };
     // Ctrl-C reaches another program as well, which then prints what it has.
@@ -161,7 +154,13 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     let tls = trust::prepare(&options.tls(), &target).map_err(Refused::new)?;
     let draft = draft(options, &target)?;
     let (kind, bare) = kind(options, &draft, &target)?;
-    let plan = plan(options, target, tls, kind, bare)?;
+    let mut plan = plan(options, target, tls, kind, bare)?;
+    if let Some(path) = &options.scenario {
+        let scenario = scenario::read(path).map_err(Refused)?;
+        scenario::apply(&mut plan, scenario)
+            .map_err(|error| Refused(format!("{}: {error}", path.display())))?;
+    }
+    fits(&plan)?;
     let ask = || {
         kind::ask(&plan).map_err(|fault| {
             let words = fault.class.words();
@@ -173,6 +172,16 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     };
     let first = ask()?;
     if !plan.kind.is_requests() {
+        return Ok((plan, first));
+    }
+    if plan.scenario.is_some() {
+        let wanted = plan.requests[0].expect.status;
+        if first.status != wanted {
+            return Err(Refused(format!(
+                "the target responds to the first step with status {} instead of {wanted}",
+                first.status
+            )));
+        }
         return Ok((plan, first));
     }
     if let Some(path) = &options.urls {
@@ -192,6 +201,18 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
         ..plan.requests[0].clone()
     }];
     Ok((Plan { requests, ..plan }, first))
+}
+
+/// Refuses more connections than there can be open files.
+fn fits(plan: &Plan) -> Result<(), Refused> {
+    let open_files = machine::raise_open_files();
+    let connections = plan.connections + plan.beside.idle + plan.beside.slow;
+    if connections as u64 + 64 > open_files {
+        return Err(Refused(format!(
+            "{connections} connections need more than the {open_files} open files allowed here; see `sluice-lab doctor`"
+        )));
+    }
+    Ok(())
 }
 
 /// The kind of exchange on each connection, and its first request.
@@ -240,6 +261,7 @@ fn plan(
         tls,
         requests: vec![request],
         mix: Mix::default(),
+        scenario: None,
         mode,
         connections: options.connections,
         depth: options.depth,
@@ -263,6 +285,7 @@ fn plan(
             slow_bytes_per_s: options.slow_rate,
         },
         interrupt: Interrupt::default(),
+        barrier: None,
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use sluice_experiment::adapter::Tool;
+use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::thresholds::FailIf;
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
@@ -22,6 +23,9 @@ pub struct Options {
     /// Send the requests of this file instead of the URL's path: a line for each, `[WEIGHT] [METHOD] PATH`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["websocket", "sse", "idle", "slow", "method", "engine", "verify"])]
     pub urls: Option<PathBuf>,
+    /// Run the scenario of this file: sessions, phases and variables, in TOML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "websocket", "sse", "idle", "slow", "method", "header", "body", "body_bytes", "engine", "verify", "verify_every", "expect_status", "connections", "requests", "rate", "poisson", "duration", "depth", "close", "requests_per_connection"])]
+    pub scenario: Option<PathBuf>,
     /// A second target: both are loaded in turn, block by block, and compared
     pub against: Option<String>,
     /// Measure this many times, and report medians with intervals (default: 1, or 5 with two targets)
@@ -139,6 +143,12 @@ pub struct Options {
     /// Use an external load generator: ab, h2load, hey, k6, oha, vegeta or wrk, if it is installed
     #[arg(long, value_name = "PROGRAM", value_parser = Tool::of_name)]
     pub engine: Option<Tool>,
+    /// Divide the load between agents: HOST:PORT, ssh:HOST, command:WORDS or local (repeatable)
+    #[arg(long, value_name = "AGENT", conflicts_with_all = ["engine", "unix", "requests", "cpus", "websocket", "sse", "idle", "slow"])]
+    pub agent: Vec<AgentSpec>,
+    /// File with the token of the agents (default: the variable SLUICE_LAB_TOKEN)
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub token_file: Option<PathBuf>,
     /// Allow hosts other than this one
     #[arg(long)]
     pub i_own_this_host: bool,

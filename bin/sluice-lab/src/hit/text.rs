@@ -72,6 +72,8 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
         )?;
         write_times("    total", Some(&part.latency), out)?;
     }
+    write_scenario(load, out)?;
+    write_machines(load, out)?;
     writeln!(out)?;
     if load.engine.name != NATIVE {
         return write_foreign(load, out);
@@ -81,10 +83,72 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_generator(load, out)
 }
 
+/// Phases and sessions of a scenario.
+fn write_scenario(load: &Load, out: &mut String) -> std::fmt::Result {
+    let unit = match load.asked.mode {
+        Mode::Closed => "clients",
+        Mode::Open { .. } => "sessions/s",
+    };
+    for phase in &load.phases {
+        let level = match phase.from == phase.to {
+            true => format!("{} {unit}", phase.from),
+            false => format!("{} to {} {unit}", phase.from, phase.to),
+        };
+        let per_s = phase.ok as f64 / phase.duration_s.max(1e-9);
+        writeln!(
+            out,
+            "  phase {} ({} s, {level}): {} successful, {}/s, {} failed",
+            phase.name,
+            phase.duration_s,
+            thousands(phase.ok as f64),
+            thousands(per_s),
+            thousands(phase.failed as f64)
+        )?;
+        write_times("    total", Some(&phase.latency), out)?;
+    }
+    for session in &load.sessions {
+        writeln!(
+            out,
+            "  session {} (weight {}): {} completed, {} failed, {} unfinished",
+            session.name,
+            session.weight,
+            thousands(session.completed as f64),
+            thousands(session.failed as f64),
+            thousands(session.unfinished as f64)
+        )?;
+        write_times("    whole session", Some(&session.duration), out)?;
+    }
+    Ok(())
+}
+
+/// What each of several machines did.
+fn write_machines(load: &Load, out: &mut String) -> std::fmt::Result {
+    for machine in &load.machines {
+        writeln!(
+            out,
+            "  {}: {} connections, {} successful, {} failed, {:.0} % busy, clock {:+.3} ms (± {:.3} ms)",
+            machine.name,
+            thousands(machine.connections as f64),
+            thousands(machine.ok as f64),
+            thousands(machine.failed as f64),
+            machine.busiest * 100.0,
+            machine.clock_offset_s * 1e3,
+            machine.clock_bound_s * 1e3
+        )?;
+    }
+    Ok(())
+}
+
 /// The load that was requested, and whether it ended early.
 fn write_asked(load: &Load, out: &mut String) -> std::fmt::Result {
     let asked = &load.asked;
+    if let Some(name) = &asked.scenario {
+        writeln!(out, "  scenario `{name}`")?;
+    }
     let mode = match asked.mode {
+        Mode::Open { rate, .. } if asked.scenario.is_some() => {
+            format!("open loop of {}/s on average", thousands(rate))
+        }
         Mode::Closed => "closed loop".to_string(),
         Mode::Open { rate, poisson } => {
             let gaps = if poisson { " in random gaps" } else { "" };

@@ -90,6 +90,7 @@ const OTHERS: &[(&str, &[&str])] = &[
             "query",
             "remote_ip",
             "tls",
+            "url_pattern",
             "vars",
             "vars_regexp",
         ],

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use sluice_model::matcher::{
-    Expression, FileMatcher, IpRanges, Regexp, ResponseMatcher, TlsMatcher,
+    Expression, FileMatcher, IpRanges, Regexp, ResponseMatcher, TlsMatcher, UrlPattern,
 };
 use sluice_model::{Matcher, MatcherSet};
 
 use super::args::texts;
-use super::definition::Read::{Choice, MoreTexts, Text, Texts, With};
-use super::definition::Verdict::Unsupported;
-use super::definition::{Block, OptionTable, Options, option, refused};
+use super::definition::Read::{Choice, Flag, MoreTexts, Text, Texts, With};
+use super::definition::{Block, OptionTable, Options, option};
 use super::{Lowering, WrittenExpression};
 use crate::registry::plugins::plugin_word;
 use crate::tree::{Directive, Quote, Token};
@@ -201,11 +200,17 @@ static MATCHERS: Options<Reading> = Options::new(
                 Some(())
             }),
         ),
-        refused(
+        option::<Reading>(
             "url_pattern",
-            "url_pattern <pattern>",
-            Unsupported("use `path` or `path_regexp`"),
-        ),
+            "url_pattern <pattern> [{ … }]",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::UrlPattern(cx.url_pattern(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&URL_PATTERN)),
     ],
 );
 
@@ -247,6 +252,23 @@ static FILE: Options<FileMatcher> = Options::new(
             "split_path",
             "split_path <delims...>",
             Texts(|file| &mut file.split_path),
+        ),
+    ],
+);
+
+/// The options of the matcher `url_pattern`.
+static URL_PATTERN: Options<UrlPattern> = Options::new(
+    "url_pattern matcher",
+    &[
+        option(
+            "base_url",
+            "base_url <url>",
+            Text(|pattern| &mut pattern.base_url),
+        ),
+        option(
+            "ignore_case",
+            "ignore_case",
+            Flag(|pattern| &mut pattern.ignore_case),
         ),
     ],
 );
@@ -495,6 +517,19 @@ impl Lowering<'_> {
         let values = map.entry(line.args[0].text.clone()).or_default();
         values.extend(texts(&line.args[1..]));
         Some(map)
+    }
+
+    fn url_pattern(&mut self, line: &Directive, earlier: Option<Matcher>) -> Option<UrlPattern> {
+        self.between(line, &line.args, 1, 1)?;
+        if earlier.is_some() {
+            return self.duplicate(line);
+        }
+        let mut pattern = UrlPattern {
+            pattern: line.args[0].text.clone(),
+            ..UrlPattern::default()
+        };
+        self.read_options(&URL_PATTERN, line.lines(), &mut pattern)?;
+        Some(pattern)
     }
 
     fn path_regexp(

@@ -6,6 +6,7 @@ use sluice_diag::{Diagnostic, Origin, OriginId, Origins, Report, Span};
 use sluice_model::cache::CacheStore;
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{ClientLimits, MediaTypes, TableRow, VariableTable};
+use sluice_model::proxy::ResponseTests;
 use sluice_route::pcre::{Case, Pattern, Wrong};
 
 use super::charsets::Charsets;
@@ -44,6 +45,10 @@ pub struct Lowering<'r> {
     pub(super) scripts: Vec<Script>,
     /// The cache directories.
     pub(super) stores: Stores,
+    /// The tests of health checks, by name.
+    pub(super) response_tests: BTreeMap<String, ResponseTests>,
+    /// Whether any location has health checks: the groups must then share the state of their servers.
+    pub has_health_checks: bool,
     /// Tables that follow from places, and whether a variable asks for them.
     pub(super) derived: Vec<(VariableTable, bool)>,
     /// Where each of them is.
@@ -69,6 +74,13 @@ pub struct Script {
     pub split: String,
     /// Whether a variable asks for it.
     pub is_used: bool,
+}
+
+/// Whether a directive of this name is in these blocks, or in blocks inside of them.
+fn has(directives: &[Directive], name: &str) -> bool {
+    directives
+        .iter()
+        .any(|directive| directive.name() == name || has(directive.body(), name))
 }
 
 impl<'r> Lowering<'r> {
@@ -104,6 +116,8 @@ impl<'r> Lowering<'r> {
             tables: Vec::new(),
             scripts: Vec::new(),
             stores: Stores::new(),
+            response_tests: BTreeMap::new(),
+            has_health_checks: has(directives, "health_check"),
             derived: Vec::new(),
             derived_known: HashMap::new(),
             charsets,
@@ -328,6 +342,11 @@ impl<'r> Lowering<'r> {
             self.scripts.push(script);
             self.scripts.len() - 1
         })
+    }
+
+    /// The `match` block of this name.
+    pub fn response_tests(&self, name: &str) -> Option<ResponseTests> {
+        self.response_tests.get(name).cloned()
     }
 
     /// The cache directory of a module's zone.

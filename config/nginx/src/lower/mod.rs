@@ -24,7 +24,7 @@ use sluice_model::{Config, Handler, HttpApp, Route, Server};
 
 use crate::fragment::parse_whole;
 use crate::modules::{
-    acme, cache, charset, core, http_core, http2, map, rewrite, ssi, ssl, upstream,
+    acme, cache, charset, core, health_checks, http_core, http2, map, rewrite, ssi, ssl, upstream,
 };
 use crate::parse::parse_with;
 use crate::registry::Context;
@@ -123,6 +123,7 @@ impl Lowering<'_> {
         self.tables = map::lower(self, level);
         charset::lower_maps(self, level);
         self.stores = cache::stores(self, level);
+        self.response_tests = health_checks::all_tests(self, level);
         let mut addresses = Addresses::default();
         let mut sites = Vec::new();
         for directive in level.own("server") {

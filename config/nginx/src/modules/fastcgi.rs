@@ -4,6 +4,7 @@ use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_route::pcre::{Case, Pattern};
 
+use super::health_checks::{self, Via};
 use super::proxy::application_by_variable;
 use super::upstream::{self, Group};
 use super::{buffering, cache, cgi, forwarding, upstream_connection};
@@ -103,7 +104,13 @@ fn pass_to(
             .collect(),
         ..FastCgiTransport::default()
     };
+    let via = Via {
+        host: &facts.server_name,
+        headers: None,
+        timeout: connection.read_timeout,
+    };
     let proxy = ReverseProxy {
+        health_checks: health_checks::lower(cx, level, &via),
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
         upstreams,

@@ -4,6 +4,7 @@ use sluice_model::Handler;
 use sluice_model::nginx::NginxProxy;
 use sluice_model::proxy::{HttpTransport, Resolver, ReverseProxy, Transport};
 
+use super::health_checks::{self, Via};
 use super::proxy::{self, grpc_by_variable};
 use super::upstream::Group;
 use super::upstream_url::{Url, with_grpc_scheme};
@@ -90,7 +91,14 @@ fn pass_to(
         write_timeout: connection.write_timeout,
         ..HttpTransport::default()
     };
+    let via = Via {
+        host: &host,
+        headers: Some(&fields.set),
+        timeout: connection.read_timeout,
+    };
+    let health_checks = health_checks::lower(cx, level, &via);
     Handler::ReverseProxy(Box::new(ReverseProxy {
+        health_checks,
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: group.balancing,
         upstreams: group.upstreams,

@@ -18,6 +18,7 @@ pub mod grpc;
 pub mod gzip;
 pub mod handshakes;
 pub mod headers;
+pub mod health_checks;
 pub mod http2;
 pub mod http_core;
 pub mod limits;
@@ -172,6 +173,7 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_ssl_module", &[ssl::DIRECTIVES]),
     plain("ngx_http_stub_status_module", &[content::STUB_STATUS]),
     plain("ngx_http_upstream_module", &[upstream::DIRECTIVES]),
+    plain("ngx_http_upstream_hc_module", &[health_checks::DIRECTIVES]),
     plain("ngx_http_sub_module", &[sub::DIRECTIVES]),
     plain("ngx_http_userid_module", &[user_id::DIRECTIVES]),
     Module {

@@ -14,6 +14,7 @@ mod cookies;
 pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
 
+use super::health_checks::{self, Via};
 use super::upstream::{self, Group};
 use super::upstream_url::{Url, with_grpc_scheme};
 use super::{
@@ -162,6 +163,12 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         write_timeout: connection.write_timeout,
         ..HttpTransport::default()
     };
+    let via = Via {
+        host: &host,
+        headers: Some(&fields.set),
+        timeout: connection.read_timeout,
+    };
+    let health_checks = health_checks::lower(cx, level, &via);
     let proxying = NginxProxy {
         host,
         target: to.target,
@@ -174,6 +181,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
+        health_checks,
         headers: headers(fields),
         dialect: Some(proxying),
         ..ReverseProxy::default()

@@ -4,6 +4,7 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
+use super::health_checks::{self, Via};
 use super::proxy::application_by_variable;
 use super::upstream::{self, Group};
 use super::upstream_url::Url;
@@ -123,11 +124,18 @@ fn pass_to(
         .is_tls
         .then(|| upstream_tls::lower(cx, level, url, facts, prefix));
     transport.tls = tls;
+    let read_timeout = transport.read_timeout;
     let transport = match speech {
         Speech::Scgi => Transport::Scgi(Box::new(transport)),
         Speech::Uwsgi => Transport::Uwsgi(Box::new(transport)),
     };
+    let via = Via {
+        host: &facts.server_name,
+        headers: None,
+        timeout: read_timeout,
+    };
     let proxy = ReverseProxy {
+        health_checks: health_checks::lower(cx, level, &via),
         transport: Some(transport),
         load_balancing: group.balancing,
         upstreams: group.upstreams,

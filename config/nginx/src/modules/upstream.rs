@@ -151,6 +151,7 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     let sticky = sticky(cx, directive);
     let is_one = sticky.is_none()
         && queue.is_none()
+        && !cx.has_health_checks
         && upstreams.len() == 1
         && upstreams.iter().zip(&servers).all(is_plain);
     let (method, key) = method;

@@ -38,6 +38,8 @@ objects! {
         pub request_buffers: i64,
         /// Bytes of the response body to buffer before forwarding it; -1 buffers all.
         pub response_buffers: i64,
+        /// The name of this proxy in `Proxy-Status` (RFC 9209); without one that header is not sent.
+        pub proxy_status_name: String,
         /// The directory that buffers the rest of bodies longer than `request_buffers` and `response_buffers`; when
         /// empty, the rest is forwarded as it arrives. sluice's own setting.
         pub buffer_folder: String,
@@ -267,6 +269,81 @@ objects! {
         pub expect_status: u16,
         /// A pattern the body must match.
         pub expect_body: String,
+        /// Checks of the servers of a group, which begin with the configuration. sluice's own setting.
+        #[serde(rename = "as_nginx")]
+        pub group: Option<GroupChecks>,
+    }
+
+    /// Checks of the servers of a group (`health_check` of an nginx.conf).
+    pub struct GroupChecks {
+        /// Each check is delayed by a random time up to this.
+        pub jitter: Duration,
+        /// Servers get no requests before their first check has passed.
+        pub mandatory: bool,
+        /// With `mandatory`: a server that was healthy before a reload remains so.
+        pub persistent: bool,
+        /// How long a connection is used for checks; each check opens its own when zero.
+        pub keepalive_time: Duration,
+        /// Calls the health service of gRPC instead.
+        pub grpc: Option<GrpcCheck>,
+        /// What a response must be like; its status must be from 200 to 399 when absent.
+        pub tests: Option<ResponseTests>,
+    }
+
+    /// A call of `grpc.health.v1.Health/Check`.
+    pub struct GrpcCheck {
+        /// The name of the service; the server as a whole when empty.
+        pub service: String,
+        /// The gRPC status that counts as healthy.
+        pub status: u32,
+    }
+
+    /// Tests of a response, all of which must pass (`match` of an nginx.conf).
+    pub struct ResponseTests {
+        /// Of the status.
+        pub status: Vec<StatusTest>,
+        /// Of headers.
+        pub headers: Vec<HeaderTest>,
+        /// Of the body.
+        pub body: Vec<BodyTest>,
+        /// Headers that are neither empty nor `0`.
+        pub require: Vec<String>,
+    }
+
+    /// A test of the status.
+    pub struct StatusTest {
+        /// The ranges, one of which it must be in.
+        pub ranges: Vec<StatusRange>,
+        /// It must be in none of them.
+        pub negated: bool,
+    }
+
+    /// A range of statuses.
+    pub struct StatusRange {
+        /// The first.
+        pub first: u16,
+        /// The last.
+        pub last: u16,
+    }
+
+    /// A test of a header.
+    pub struct HeaderTest {
+        /// Its name.
+        pub name: String,
+        /// The value that it must have.
+        pub value: Option<String>,
+        /// A pattern that its value must match.
+        pub pattern: String,
+        /// The test must fail: without value and pattern, the header must be absent.
+        pub negated: bool,
+    }
+
+    /// A test of the body.
+    pub struct BodyTest {
+        /// A pattern that it must match.
+        pub pattern: String,
+        /// It must not match.
+        pub negated: bool,
     }
 
     /// Health by watching.

@@ -106,6 +106,7 @@ fn active(passes: u32, fails: u32) -> ActivePolicy {
         passes,
         fails,
         expect_status: None,
+        initial: Initial::Healthy,
     }
 }
 

@@ -228,10 +228,10 @@ impl Matcher {
         named_regexp(name, pattern).map(Matcher::PathRegexp)
     }
 
-    /// `method`
+    /// `method`, in any case: methods in use are in upper case.
     pub fn method<S: AsRef<str>>(methods: &[S]) -> Result<Matcher, MatcherError> {
         let parse = |text: &S| {
-            Method::from_token(text.as_ref().as_bytes())
+            Method::from_token(text.as_ref().to_ascii_uppercase().as_bytes())
                 .ok_or_else(|| MatcherError::Method(text.as_ref().into()))
         };
         methods

@@ -67,6 +67,7 @@ impl Key {
             | Key::ResponseHeader(_)
             | Key::InterceptStatus
             | Key::InterceptHeader(_) => Provenance::Path,
+            Key::UrlPattern(group) if group.starts_with("pathname.") => Provenance::Path,
             Key::Nginx(key) => key.provenance(),
             _ => Provenance::Name,
         }
@@ -90,6 +91,7 @@ impl NginxKey {
             | NginxKey::DateGmt
             | NginxKey::Msec
             | NginxKey::Pid
+            | NginxKey::RequestBodyFile
             | NginxKey::RequestTime => Provenance::Configured,
             _ => Provenance::Name,
         }

@@ -17,6 +17,8 @@ pub enum Key {
     Scheme,
     /// `http.request.proto`
     Proto,
+    /// `http.request.proto_name`: as `proto`, with `HTTP/2` and `HTTP/3` as their RFCs write them.
+    ProtoName,
     /// `http.request.host`: without the port.
     Host,
     /// `http.request.port`: as the client wrote it, empty if it did not.
@@ -117,6 +119,8 @@ pub enum Key {
     Error(ErrorKey),
     /// `http.matchers.file.*`
     File(FileKey),
+    /// `http.url_pattern.COMPONENT.GROUP`
+    UrlPattern(Box<str>),
     /// `http.reverse_proxy.*`
     Proxy(ProxyKey),
     /// `http.response.header.NAME`; several joined by commas.
@@ -246,7 +250,7 @@ names! {
 names! {
     /// What `time.now.*` stands for.
     TimeKey {
-        Now = "now", Http = "http", CommonLog = "common_log", Year = "year", Unix = "unix", UnixMs = "unix_ms",
+        Now = "now", Http = "http", Rfc3339 = "rfc3339", CommonLog = "common_log", Year = "year", Unix = "unix", UnixMs = "unix_ms",
     }
 }
 
@@ -405,6 +409,7 @@ fn parse_http(name: &str) -> Option<Key> {
         "error" if rest.is_empty() => Some(Key::Error(ErrorKey::Whole)),
         "error" => ErrorKey::parse(rest).map(Key::Error),
         "matchers" => FileKey::parse(rest.strip_prefix("file.")?).map(Key::File),
+        "url_pattern" => Some(Key::UrlPattern(rest.into())),
         "reverse_proxy" => parse_proxy(rest).map(Key::Proxy),
         "response" => Some(Key::ResponseHeader(HeaderKey::new(
             rest.strip_prefix("header.")?,
@@ -425,6 +430,7 @@ fn parse_request(name: &str) -> Option<Key> {
         "method" => Key::Method,
         "scheme" => Key::Scheme,
         "proto" => Key::Proto,
+        "proto_name" => Key::ProtoName,
         "host" => Key::Host,
         "port" => Key::Port,
         "hostport" => Key::HostPort,

@@ -1,8 +1,9 @@
 //! `lab break`: increases the load until the server is overloaded, and reports how it degrades and recovers.
 
-use super::{Asked, STEP_WARMUP, Steps};
-use crate::progress::Progress;
-use sluice_load::outcome::{Completion, Outcome, Refused};
+use std::time::Duration;
+
+use super::{STEP_WARMUP, Steps, Verdict};
+use sluice_load::outcome::{Completion, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{FailureClass, Load};
 
@@ -67,11 +68,15 @@ struct Seen {
     failed: f64,
 }
 
-/// Runs `lab break`.
-pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
-    let whole = (asked.step + STEP_WARMUP) * (SHARES.len() as u32 + 2);
-    let mut steps = Steps::new(asked, live, whole);
-    let closed = steps.step(None, asked.step)?;
+/// How long it takes if the server recovers at once.
+pub(super) fn length(step: Duration) -> Duration {
+    (step + STEP_WARMUP) * (SHARES.len() as u32 + 2)
+}
+
+/// Overloads the server step by step, and waits for its recovery.
+pub(super) fn curve(steps: &mut Steps<'_>) -> Result<Verdict, Refused> {
+    let step = steps.step;
+    let closed = steps.step(None, step)?.load;
     let knee = closed.ok_per_s();
     if closed.ended_ok == 0 {
         return Err(Refused::new(
@@ -81,7 +86,7 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     steps.line(&format!("closed loop: {}/s", thousands(knee)));
     let mut curve = Vec::new();
     for share in SHARES {
-        let load = steps.step(Some(knee * share), asked.step)?;
+        let load = steps.step(Some(knee * share), step)?.load;
         let seen = Seen::of(&load);
         steps.line(&line(knee * share, share, &seen));
         curve.push((share, seen));
@@ -90,7 +95,7 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     let before = steps.taken.len();
     let mut calm = None;
     for look in 1..=RECOVERY_LOOKS {
-        let seen = Seen::of(&steps.step(Some(knee * CALM_SHARE), asked.step)?);
+        let seen = Seen::of(&steps.step(Some(knee * CALM_SHARE), step)?.load);
         if is_calm(&curve, knee, &seen) {
             calm = Some(look);
             break;
@@ -101,18 +106,19 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     let recovery = match calm {
         Some(1) => "recovers at once".to_string(),
         Some(look) => {
-            let seconds = asked.step.as_secs_f64() * (look - 1) as f64;
+            let seconds = step.as_secs_f64() * (look - 1) as f64;
             format!("recovers after about {seconds:.0} s")
         }
         None => format!("does not recover within {RECOVERY_LOOKS} steps"),
     };
     steps.line(manner.words());
     steps.line(&recovery);
-    steps.save(&format!("{}; {recovery}", manner.words()))?;
-    Ok(match manner {
+    let completion = match manner {
         Manner::Holds | Manner::Sheds | Manner::Queues => Completion::Yes,
         Manner::Drops | Manner::Collapses | Manner::Dies => Completion::No,
-    })
+    };
+    let words = format!("{}; {recovery}", manner.words());
+    Ok(Verdict { words, completion })
 }
 
 impl Seen {

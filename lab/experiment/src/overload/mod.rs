@@ -1,4 +1,5 @@
-//! `lab find-limit` and `lab break`: the highest rate at which a server meets an objective, and its behaviour beyond.
+//! `lab find-limit` and `lab break`: the highest rate at which a server meets an objective, and its behaviour beyond; of
+//! one URL, or of the cells of an experiment (`run::search`).
 //!
 //! Both use the open loop: a closed loop slows down with the server and so never causes an overload.
 
@@ -12,19 +13,55 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::progress::Progress;
 use crate::single;
+use sluice_load::generator::Plan;
 use sluice_load::generator::probe::sha256;
-use sluice_load::generator::{self, Plan};
-use sluice_load::outcome::Refused;
-use sluice_load::result::{Block, Cell, Load, Mode};
+use sluice_load::outcome::{Completion, Outcome, Refused};
+use sluice_load::result::{Block, Cell, Mode, RunResult};
+use sluice_load::sample::Roots;
 
-pub use curve::{Manner, break_down};
+pub use curve::Manner;
 pub use promise::Promise;
-pub use search::find_limit;
 
 /// Warm-up before each step's window.
 const STEP_WARMUP: Duration = Duration::from_millis(500);
 
-/// Options of both searches.
+/// What a search looks for.
+#[derive(Clone, Debug)]
+pub enum Goal {
+    /// The highest rate that meets the objective (`find-limit`).
+    Limit(Promise),
+    /// The behaviour beyond capacity (`break`).
+    Break,
+}
+
+impl Goal {
+    /// Searches with the steps of one target.
+    pub(crate) fn search(&self, steps: &mut Steps<'_>) -> Result<Verdict, Refused> {
+        match self {
+            Goal::Limit(slo) => search::limit(steps, slo),
+            Goal::Break => curve::curve(steps),
+        }
+    }
+
+    /// How long a search takes, without retreats and slow recoveries.
+    pub fn length(&self, step: Duration, last: Duration) -> Duration {
+        match self {
+            Goal::Limit(_) => search::length(step, last),
+            Goal::Break => curve::length(step),
+        }
+    }
+}
+
+/// The result of a search of one target.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// In words.
+    pub words: String,
+    /// Whether it is a good one.
+    pub completion: Completion,
+}
+
+/// Options of both searches on a URL.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The load of one target; the searches choose rates and durations.
@@ -35,34 +72,67 @@ pub struct Asked {
     pub json: Option<PathBuf>,
 }
 
+/// Runs a search on a URL.
+pub fn search(asked: &Asked, goal: &Goal, live: &mut dyn Progress) -> Outcome {
+    let (started, began) = (SystemTime::now(), Instant::now());
+    let mut steps = Steps::new(asked.plan.clone(), None, asked.step, live);
+    steps.left = goal.length(asked.step, asked.plan.duration);
+    let found = goal.search(&mut steps);
+    let words = match &found {
+        Ok(verdict) => verdict.words.clone(),
+        Err(Refused(words)) => words.clone(),
+    };
+    if let Some(path) = asked.json.as_deref().filter(|_| !steps.taken.is_empty()) {
+        let plan = &asked.plan;
+        let pattern = single::cell(plan, &plan.target.url, &plan.target.url, Vec::new());
+        let cells = cells(&pattern, steps.taken);
+        let mut result = single::of_cells(cells, plan, started, began.elapsed());
+        result.notes.push(words);
+        write(path, &result)?;
+    }
+    Ok(found?.completion)
+}
+
+/// Writes a result to a file.
+pub(crate) fn write(path: &Path, result: &RunResult) -> Result<(), Refused> {
+    let text = serde_json::to_vec(result).map_err(|error| Refused::new(error.to_string()))?;
+    fs::write(path, text).map_err(|error| Refused::new(format!("{}: {error}", path.display())))
+}
+
 /// The steps of a search: each a separate load, displayed live and stored for the result.
-struct Steps<'a> {
+pub(crate) struct Steps<'a> {
     plan: Plan,
-    json: Option<&'a Path>,
+    /// The processes of an experiment's servers; `None` for a URL, whose server is detected from its port.
+    roots: Option<Roots>,
+    /// Length of each step.
+    step: Duration,
     live: &'a mut dyn Progress,
-    /// Offered rate and load, in chronological order.
-    taken: Vec<(f64, Load)>,
-    started: SystemTime,
-    began: Instant,
+    /// Offered rate and block, in chronological order.
+    pub taken: Vec<(f64, Block)>,
     /// Estimated duration of the remaining steps.
-    left: Duration,
+    pub left: Duration,
 }
 
 impl<'a> Steps<'a> {
-    fn new(asked: &'a Asked, live: &'a mut dyn Progress, left: Duration) -> Self {
+    /// The steps of one target.
+    pub(crate) fn new(
+        plan: Plan,
+        roots: Option<Roots>,
+        step: Duration,
+        live: &'a mut dyn Progress,
+    ) -> Self {
         Steps {
-            plan: asked.plan.clone(),
-            json: asked.json.as_deref(),
+            plan,
+            roots,
+            step,
             live,
             taken: Vec::new(),
-            started: SystemTime::now(),
-            began: Instant::now(),
-            left,
+            left: Duration::ZERO,
         }
     }
 
     /// Runs one load at a rate; in the closed loop if `None`.
-    fn step(&mut self, rate: Option<f64>, duration: Duration) -> Result<Load, Refused> {
+    fn step(&mut self, rate: Option<f64>, duration: Duration) -> Result<Block, Refused> {
         let mut plan = self.plan.clone();
         plan.mode = match rate {
             None => Mode::Closed,
@@ -77,45 +147,33 @@ impl<'a> Steps<'a> {
         plan.drain = plan.drain.min(plan.timeout);
         self.left = self.left.saturating_sub(duration + STEP_WARMUP);
         single::view(&plan, self.live, self.left);
-        let live = &mut *self.live;
-        let load = generator::run(&plan, &mut |stage| live.look(&stage))
-            .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
-        if load.interrupted {
+        let block = match &self.roots {
+            Some(roots) => single::block_of(&plan, roots, 0, self.live),
+            None => single::block(&plan, 0, self.live),
+        };
+        let block =
+            block.map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
+        if block.load.interrupted {
             let steps = self.taken.len();
-            self.save("interrupted")?;
             return Err(Refused::new(format!("interrupted after {steps} rates")));
         }
         if let Some(rate) = rate {
-            self.taken.push((rate, load.clone()));
+            self.taken.push((rate, block.clone()));
         }
-        Ok(load)
+        Ok(block)
     }
 
     fn line(&mut self, text: &str) {
         self.live.line(text);
     }
-
-    /// Writes the result, if requested: a cell per rate, so that a report can plot completed against offered load.
-    fn save(&self, words: &str) -> Result<(), Refused> {
-        let Some(path) = self.json else {
-            return Ok(());
-        };
-        let took = self.began.elapsed();
-        let mut result = single::result(Load::default(), &self.plan, self.started, took);
-        let pattern = result.cells.pop().unwrap_or_default();
-        let mut taken = self.taken.clone();
-        taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
-        result.cells = cells(&pattern, taken);
-        result.notes.push(words.to_string());
-        let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
-        fs::write(path, text).map_err(|error| Refused::new(format!("{}: {error}", path.display())))
-    }
 }
 
-/// A cell per rate; repeated rates become further blocks of the cell.
-fn cells(pattern: &Cell, taken: Vec<(f64, Load)>) -> Vec<Cell> {
+/// A cell per rate, so that a report can plot completed against offered load; repeated rates become further blocks of the
+/// cell.
+pub(crate) fn cells(pattern: &Cell, mut taken: Vec<(f64, Block)>) -> Vec<Cell> {
+    taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
     let mut cells: Vec<Cell> = Vec::new();
-    for (rate, load) in taken {
+    for (rate, block) in taken {
         let rate = format!("{rate:.0}");
         let known = cells.last().is_some_and(|cell| cell.axis("rate") == rate);
         if !known {
@@ -127,11 +185,7 @@ fn cells(pattern: &Cell, taken: Vec<(f64, Load)>) -> Vec<Cell> {
         }
         if let Some(cell) = cells.last_mut() {
             let number = cell.blocks.len();
-            cell.blocks.push(Block {
-                number,
-                load,
-                ..Block::default()
-            });
+            cell.blocks.push(Block { number, ..block });
         }
     }
     cells
@@ -143,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_rate_is_a_cell_and_a_second_look_a_block() {
-        let taken = [100.0, 200.0, 200.2, 300.0].map(|rate| (rate, Load::default()));
+        let taken = [100.0, 200.0, 200.2, 300.0].map(|rate| (rate, Block::default()));
         let cells = cells(&Cell::default(), taken.into());
         let seen: Vec<_> = cells
             .iter()

@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use super::promise::Promise;
-use super::{Asked, STEP_WARMUP, Steps};
-use crate::progress::Progress;
-use sluice_load::outcome::{Completion, Outcome, Refused};
+use super::{STEP_WARMUP, Steps, Verdict};
+use sluice_load::outcome::{Completion, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::Load;
 
@@ -19,13 +18,15 @@ const BEYOND: f64 = 1.2;
 /// Steps down of 5 % each, if the rate found is not confirmed.
 const RETREATS_MAX: usize = 6;
 
-/// Runs `lab find-limit`.
-pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outcome {
-    let last = asked.plan.duration;
-    let steps = (asked.step + STEP_WARMUP) * (HALVINGS as u32 + 1);
-    let whole = steps + STEP_WARMUP + last;
-    let mut steps = Steps::new(asked, live, whole);
-    let closed = steps.step(None, asked.step)?;
+/// How long the search takes, without retreats.
+pub(super) fn length(step: Duration, last: Duration) -> Duration {
+    (step + STEP_WARMUP) * (HALVINGS as u32 + 1) + STEP_WARMUP + last
+}
+
+/// Searches for the limit; the last step has the duration of the plan.
+pub(super) fn limit(steps: &mut Steps<'_>, slo: &Promise) -> Result<Verdict, Refused> {
+    let (step, last) = (steps.step, steps.plan.duration);
+    let closed = steps.step(None, step)?.load;
     let most = closed.ok_per_s() * BEYOND;
     if closed.ended_ok == 0 {
         return Err(Refused::new(
@@ -38,13 +39,13 @@ pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outc
         thousands(most)
     ));
     let mut look = |rate: f64, duration: Duration| -> Result<bool, Refused> {
-        let load = steps.step(Some(rate), duration)?;
+        let load = steps.step(Some(rate), duration)?.load;
         let broken = slo.broken(&load);
         steps.line(&line(rate, &load, broken.as_deref()));
         Ok(broken.is_none())
     };
     let seconds = last.as_secs_f64();
-    let found = halve(most, &mut |rate| look(rate, asked.step))?;
+    let found = halve(most, &mut |rate| look(rate, step))?;
     let mut limit = None;
     if let Some(found) = found {
         let rates = (0..RETREATS_MAX).map(|retreat| found * 0.95_f64.powi(retreat as i32));
@@ -61,11 +62,11 @@ pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outc
         (Some(_), Some(rate)) => format!("limit: {}/s, sustained for {seconds} s", thousands(rate)),
     };
     steps.line(&words);
-    steps.save(&words)?;
-    Ok(match limit {
+    let completion = match limit {
         Some(_) => Completion::Yes,
         None => Completion::No,
-    })
+    };
+    Ok(Verdict { words, completion })
 }
 
 /// Bisects between a rate that meets the objective and one that does not.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::response::{Facts, Take};
+use super::response::{Facts, Take, fields};
 use crate::result::FailureClass;
 
 /// The expected response.
@@ -196,12 +196,8 @@ impl Take for Judging<'_> {
 }
 
 /// The value of the first header of that name in an HTTP/1 head.
-pub fn field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    raw.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        let ours = line[..colon].eq_ignore_ascii_case(name.as_bytes());
-        ours.then(|| line[colon + 1..].trim_ascii())
-    })
+pub fn field<'a>(raw: &'a [u8], name: &'a str) -> Option<&'a [u8]> {
+    fields(raw, name).next()
 }
 
 #[cfg(test)]

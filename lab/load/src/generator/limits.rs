@@ -76,3 +76,28 @@ pub const BODY_KEPT_MAX: usize = 64 * 1024 * 1024;
 
 /// How long a probe may take before the target counts as unreachable.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Phases of a scenario, and sessions. Each has a histogram of 200 KB in every thread.
+pub const PHASES_MAX: usize = 50;
+
+/// Variables of a scenario.
+pub const VARIABLES_MAX: usize = 100;
+
+/// Values of a variable, and their total size: a list of user names, not a database.
+pub const VALUES_MAX: usize = 100_000;
+
+/// Length of a path, header or body of a scenario before its variables are filled in.
+pub const TEMPLATE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Cookies of one session. Browsers keep at least 50 per domain (RFC 6265, section 6.1).
+pub const COOKIES_MAX: usize = 50;
+
+/// Length of a cookie, with its name and attributes (RFC 6265, section 6.1).
+pub const COOKIE_BYTES_MAX: usize = 4096;
+
+/// Clients of a scenario: each has a connection.
+pub const CLIENTS_MAX: usize = 100_000;
+
+/// Interval at which a closed loop adapts the number of clients to the phase: a ramp from 0 to 100 in a second then has
+/// one client per step.
+pub const LEVEL_INTERVAL: Duration = Duration::from_millis(10);

@@ -27,13 +27,8 @@ impl Mix {
         if let Some((name, _, _)) = requests.iter().find(|(_, weight, _)| *weight == 0) {
             return Err(format!("the weight of `{name}` is 0; remove its line"));
         }
-        let divisor = requests
-            .iter()
-            .fold(0, |all, (_, weight, _)| common(all, *weight));
-        let weights = requests
-            .iter()
-            .map(|(_, weight, _)| weight / divisor.max(1));
-        let order = smooth(&weights.collect::<Vec<u32>>())?;
+        let weights = requests.iter().map(|(_, weight, _)| *weight);
+        let order = turns(&weights.collect::<Vec<u32>>())?;
         let sequence = order.iter().map(|at| requests[*at].2.clone()).collect();
         let parts = requests.into_iter().map(|(name, weight, _)| (name, weight));
         let mix = Mix {
@@ -42,6 +37,13 @@ impl Mix {
         };
         Ok((sequence, mix))
     }
+}
+
+/// The order in which parts of these weights take turns, until it repeats.
+pub(super) fn turns(weights: &[u32]) -> Result<Vec<usize>, String> {
+    let divisor = weights.iter().fold(0, |all, weight| common(all, *weight));
+    let weights = weights.iter().map(|weight| weight / divisor.max(1));
+    smooth(&weights.collect::<Vec<u32>>())
 }
 
 /// The greatest common divisor.

@@ -7,6 +7,7 @@
 //! those.
 
 pub mod alarm;
+pub mod barrier;
 pub mod clock;
 pub mod expect;
 pub mod held_connections;
@@ -19,6 +20,7 @@ pub mod probe;
 pub mod record;
 pub mod request;
 pub mod response;
+pub mod scenario;
 pub mod schedule;
 pub mod seen;
 pub mod talk;
@@ -28,12 +30,14 @@ mod worker;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use self::barrier::Barrier;
 use self::clock::{Clock, Ns, span};
 use self::held_connections::{Beside, Hold};
 use self::interrupt::Interrupt;
@@ -43,6 +47,7 @@ use self::link::{Fault, Tls};
 use self::mix::Mix;
 use self::record::{Keepup, Recorder};
 use self::request::Prepared;
+use self::scenario::{Scenario, Users};
 use self::seen::Seen;
 use self::target::{Address, Target};
 use self::worker::{Share, Signals, Worker};
@@ -59,6 +64,9 @@ pub struct Plan {
     pub requests: Vec<Prepared>,
     /// Which of them belong together, if they are a mix.
     pub mix: Mix,
+    /// The scenario that is loaded instead of `requests`, of which the first is then a probe. `mode`, `connections` and
+    /// `duration` are the scenario's; `depth` is 1.
+    pub scenario: Option<Arc<Scenario>>,
     /// Closed or open loop.
     pub mode: Mode,
     /// Concurrent connections of all threads together.
@@ -92,6 +100,8 @@ pub struct Plan {
     pub beside: Beside,
     /// Ends the load early.
     pub interrupt: Interrupt,
+    /// Several machines begin together; by default the window begins when warm-up is over.
+    pub barrier: Option<Arc<Barrier>>,
 }
 
 /// More connections than this from one source address to one destination would exhaust its ports.
@@ -168,7 +178,10 @@ impl Plan {
         let first = &self.requests[0];
         Asked {
             url: self.target.url.clone(),
-            method: first.head.method.as_str().to_string(),
+            method: match &self.scenario {
+                Some(_) => "scenario".to_string(),
+                None => first.head.method.as_str().to_string(),
+            },
             mode: self.mode,
             protocol: self
                 .kind
@@ -188,7 +201,11 @@ impl Plan {
                 None => self.warmup.as_secs_f64(),
             },
             timeout_s: self.timeout.as_secs_f64(),
-            verify: self.kind.words(first),
+            verify: match &self.scenario {
+                Some(scenario) => scenario.words(),
+                None => self.kind.words(first),
+            },
+            scenario: self.scenario.as_ref().map(|one| one.name.clone()),
         }
     }
 }
@@ -228,7 +245,7 @@ const HELD_SETTLE: Duration = Duration::from_millis(300);
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
 /// Minimum time between fixing the window and its beginning, so that every thread notices in time.
-const NOTICE: Duration = Duration::from_millis(450);
+pub const NOTICE: Duration = Duration::from_millis(450);
 
 /// Runs the load. `watch` is called with its progress, on the calling thread.
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
@@ -282,7 +299,10 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
                 }
                 // The kernel may wake sleepers 50 us late to save power; the load generator must be on time.
                 let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-                Worker::new(shared, share)?.run()
+                match &plan.scenario {
+                    Some(scenario) => Users::new(shared, share, scenario)?.run(),
+                    None => Worker::new(shared, share)?.run(),
+                }
             };
             let named = thread::Builder::new().name(format!("load-{thread}"));
             handles.push(named.spawn_scoped(scope, work)?);
@@ -300,7 +320,16 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
                 return join(handles, shared, watch);
             }
         }
-        let begin = Instant::now() + plan.warmup.max(NOTICE);
+        let begin = match &plan.barrier {
+            None => Some(Instant::now() + plan.warmup.max(NOTICE)),
+            Some(barrier) => {
+                barrier.set_ramped();
+                barrier.wait_begin(&plan.interrupt)
+            }
+        };
+        let Some(begin) = begin else {
+            return join(handles, shared, watch);
+        };
         let end = begin + plan.duration;
         signals.end.store(clock.at(end), Ordering::Release);
         signals.begin.store(clock.at(begin), Ordering::Release);
@@ -410,7 +439,14 @@ fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
         all.merge(record);
     }
     all.fill(&mut load, Keepup { cpu_ns, busiest });
-    for (part, (name, weight)) in load.parts.iter_mut().zip(&plan.mix.parts) {
+    let mix = match &plan.scenario {
+        Some(scenario) => {
+            scenario.label(&mut load);
+            &scenario.mix()
+        }
+        None => &plan.mix,
+    };
+    for (part, (name, weight)) in load.parts.iter_mut().zip(&mix.parts) {
         (part.name, part.weight) = (name.clone(), *weight);
     }
     load

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::clock::Ns;
+use super::clock::{Ns, span};
 use super::limits::{SLICE, SLICES_MAX};
 use super::mix::Mix;
+use super::scenario::{Pace, Phase, Scenario, Session};
 use super::seen::Seen;
 use super::talk::{Done, Lost};
 use crate::result::{
     Censored, Connections, Distribution, FailureClass, Failures, Generator, HEAT_STEPS, Histogram,
-    Latencies, LoadPart, Point, Series, Transfer, heat_step,
+    Latencies, LoadPart, LoadPhase, LoadSession, Point, Series, Transfer, heat_step,
 };
 
 /// The measured window, in time since the load began; until it is known it contains nothing.
@@ -63,6 +64,10 @@ pub struct Recorder {
     /// Figures of each part of a mix.
     parts: Vec<PartBook>,
     part_of: Arc<[usize]>,
+    /// Figures of each phase of a scenario, and when it ends, from the beginning of the window.
+    phases: Vec<(Ns, PartBook)>,
+    /// Figures of each session of a scenario.
+    sessions: Vec<SessionBook>,
     slices: Vec<Slice>,
     transfer: Bytes,
     /// Connections over the whole run.
@@ -90,8 +95,28 @@ struct Bytes {
     sent: u64,
 }
 
-/// Figures of one part of a mix.
-#[derive(Debug)]
+/// Figures of one session of a scenario.
+#[derive(Debug, Default)]
+struct SessionBook {
+    completed: u64,
+    failed: u64,
+    unfinished: u64,
+    took: Histogram,
+}
+
+/// How a session of a scenario ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// All its steps succeeded.
+    Completed,
+    /// A step failed, which ends it.
+    Failed,
+    /// The window ended, or its client left.
+    Unfinished,
+}
+
+/// Figures of one part of a mix, or of one phase of a scenario.
+#[derive(Debug, Default)]
 struct PartBook {
     ok: u64,
     failed: u64,
@@ -127,11 +152,7 @@ const EMPTY_SLICE: Slice = Slice {
 impl Recorder {
     /// An empty record.
     pub fn new(count_by: CountBy, mix: &Mix) -> Self {
-        let part = |_: &(String, u32)| PartBook {
-            ok: 0,
-            failed: 0,
-            total: Histogram::new(),
-        };
+        let part = |_: &(String, u32)| PartBook::default();
         Recorder {
             window: Window::UNKNOWN,
             count_by,
@@ -147,6 +168,8 @@ impl Recorder {
             failures: (0..FailureClass::ALL.len()).map(|_| None).collect(),
             parts: mix.parts.iter().map(part).collect(),
             part_of: mix.part_of.clone(),
+            phases: Vec::new(),
+            sessions: Vec::new(),
             slices: Vec::new(),
             transfer: Bytes::default(),
             connections: Connections {
@@ -160,6 +183,25 @@ impl Recorder {
             censored: Censored::default(),
             due: 0,
             published: Box::default(),
+        }
+    }
+
+    /// An empty record of a scenario, with figures of each step, phase and session.
+    pub fn of_scenario(scenario: &Scenario) -> Self {
+        let mut ends = 0;
+        let phase = |phase: &Phase| {
+            ends += span(phase.duration);
+            (ends, PartBook::default())
+        };
+        let session = |_: &Session| SessionBook::default();
+        let count_by = match scenario.pace {
+            Pace::Clients => CountBy::End,
+            Pace::Sessions { .. } => CountBy::Due,
+        };
+        Recorder {
+            phases: scenario.phases.iter().map(phase).collect(),
+            sessions: scenario.sessions.iter().map(session).collect(),
+            ..Recorder::new(count_by, &scenario.mix())
         }
     }
 
@@ -234,6 +276,7 @@ impl Recorder {
         }
         if counts {
             self.part(done, total);
+            self.phase(done, total, now);
         }
         match &done.outcome {
             Ok(body) => {
@@ -266,15 +309,39 @@ impl Recorder {
     /// Counts a request for its part of a mix.
     fn part(&mut self, done: &Done, total: Ns) {
         let part = done.request.and_then(|at| self.part_of.get(at).copied());
-        let Some(book) = part.and_then(|at| self.parts.get_mut(at)) else {
+        if let Some(book) = part.and_then(|at| self.parts.get_mut(at)) {
+            book.count(done.outcome.is_ok(), total);
+        }
+    }
+
+    /// Counts a request for the phase in which it ended (closed loop) or was due (open loop).
+    fn phase(&mut self, done: &Done, total: Ns, now: Ns) {
+        let at = match self.count_by {
+            CountBy::End => now,
+            CountBy::Due => done.due,
+        };
+        let passed = at.saturating_sub(self.window.begin);
+        let mut phases = self.phases.iter_mut();
+        if let Some((_, book)) = phases.find(|(end, _)| passed < *end) {
+            book.count(done.outcome.is_ok(), total);
+        }
+    }
+
+    /// Counts a session that took `took`, if it ended inside the window. Sessions that the end of the window cuts off count
+    /// as unfinished.
+    pub fn session(&mut self, session: usize, end: SessionEnd, took: Ns, now: Ns) {
+        let counts =
+            self.window.has(now) || (end == SessionEnd::Unfinished && now >= self.window.end);
+        let Some(book) = self.sessions.get_mut(session).filter(|_| counts) else {
             return;
         };
-        match done.outcome.is_ok() {
-            true => {
-                book.ok += 1;
-                book.total.record(total);
+        match end {
+            SessionEnd::Completed => {
+                book.completed += 1;
+                book.took.record(took);
             }
-            false => book.failed += 1,
+            SessionEnd::Failed => book.failed += 1,
+            SessionEnd::Unfinished => book.unfinished += 1,
         }
     }
 
@@ -351,9 +418,16 @@ impl Recorder {
             mine.merge(theirs);
         }
         for (mine, theirs) in self.parts.iter_mut().zip(&other.parts) {
-            mine.ok += theirs.ok;
+            mine.merge(theirs);
+        }
+        for ((_, mine), (_, theirs)) in self.phases.iter_mut().zip(&other.phases) {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in self.sessions.iter_mut().zip(&other.sessions) {
+            mine.completed += theirs.completed;
             mine.failed += theirs.failed;
-            mine.total.merge(&theirs.total);
+            mine.unfinished += theirs.unfinished;
+            mine.took.merge(&theirs.took);
         }
         for (mine, theirs) in self.failures.iter_mut().zip(other.failures) {
             let Some(theirs) = theirs else { continue };
@@ -421,6 +495,21 @@ impl Recorder {
             latency: Distribution::of(book.total),
         };
         load.parts = self.parts.into_iter().map(part).collect();
+        let phase = |(_, book): (Ns, PartBook)| LoadPhase {
+            ok: book.ok,
+            failed: book.failed,
+            latency: Distribution::of(book.total),
+            ..LoadPhase::default()
+        };
+        load.phases = self.phases.into_iter().map(phase).collect();
+        let session = |book: SessionBook| LoadSession {
+            completed: book.completed,
+            failed: book.failed,
+            unfinished: book.unfinished,
+            duration: Distribution::of(book.took),
+            ..LoadSession::default()
+        };
+        load.sessions = self.sessions.into_iter().map(session).collect();
         let some =
             |histogram: Histogram| (!histogram.is_empty()).then(|| Distribution::of(histogram));
         load.latency = Latencies {
@@ -449,6 +538,24 @@ impl Recorder {
             interval_ms: SLICE.as_millis() as u64,
             points: self.slices.iter().map(point).collect(),
         });
+    }
+}
+
+impl PartBook {
+    fn count(&mut self, ok: bool, total: Ns) {
+        match ok {
+            true => {
+                self.ok += 1;
+                self.total.record(total);
+            }
+            false => self.failed += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &PartBook) {
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.total.merge(&other.total);
     }
 }
 

@@ -5,6 +5,17 @@
 
 use super::limits::{CHUNK_LINE_BYTES_MAX, HEAD_BYTES_MAX};
 
+/// The values of all headers of that name in an HTTP/1 head.
+pub fn fields<'a>(raw: &'a [u8], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    raw.split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(move |line| {
+            let colon = memchr::memchr(b':', line)?;
+            let ours = line[..colon].eq_ignore_ascii_case(name.as_bytes());
+            ours.then(|| line[colon + 1..].trim_ascii())
+        })
+}
+
 /// What a head says about the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -74,6 +85,17 @@ pub enum Fed {
 pub struct LastHead {
     raw: Vec<u8>,
     facts: Option<Facts>,
+    /// Values of `Set-Cookie` since the list was taken; `None` if nobody wants them.
+    pub cookies: Option<Vec<Vec<u8>>>,
+}
+
+impl LastHead {
+    /// Collects the cookies of an HTTP/1 head.
+    fn collect(&mut self, raw: &[u8]) {
+        if let Some(cookies) = &mut self.cookies {
+            cookies.extend(fields(raw, "set-cookie").map(<[u8]>::to_vec));
+        }
+    }
 }
 
 /// The parser of one connection.
@@ -208,6 +230,9 @@ impl Reader {
         if self.partial.is_empty() {
             let known = last.facts.filter(|_| rest.starts_with(&last.raw));
             if let Some(facts) = known {
+                if last.cookies.is_some() {
+                    last.collect(&rest[..last.raw.len()]);
+                }
                 return Ok((last.raw.len(), self.begin(facts, bodiless, &last.raw, take)));
             }
             if let Some(end) = memchr::memmem::find(rest, b"\r\n\r\n") {
@@ -249,6 +274,7 @@ impl Reader {
         take: &mut impl Take,
     ) -> Result<bool, Malformed> {
         let facts = parse_head(raw, self.kind)?;
+        last.collect(raw);
         if raw.len() <= CHUNK_LINE_BYTES_MAX {
             last.raw.clear();
             last.raw.extend_from_slice(raw);

@@ -3,6 +3,7 @@
 
 mod faulty;
 mod goaway;
+mod scenario;
 mod secure;
 mod streams;
 
@@ -31,6 +32,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         tls: None,
         requests: vec![prepared],
         mix: Mix::default(),
+        scenario: None,
         mode: Mode::Closed,
         connections: 4,
         depth: 1,
@@ -47,6 +49,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         kind: Kind::default(),
         beside: Beside::default(),
         interrupt: Interrupt::default(),
+        barrier: None,
     }
 }
 

@@ -48,6 +48,15 @@ pub struct Load {
     /// connect that failed, a request that was never sent) are in none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<LoadPart>,
+    /// Figures of each phase of a scenario, in chronological order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<LoadPhase>,
+    /// Figures of each session of a scenario.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<LoadSession>,
+    /// The machines that generated it, if there were several (`--agent`); the other figures are their sums.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<LoadMachine>,
     /// Whether it was ended early, by Ctrl-C: `window_s` is shorter than requested then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
@@ -68,12 +77,83 @@ pub struct LoadPart {
     pub latency: Distribution,
 }
 
+/// One phase of a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadPhase {
+    /// Its name.
+    pub name: String,
+    /// When it began, in seconds since the beginning of the window.
+    pub begin_s: f64,
+    /// Its length.
+    pub duration_s: f64,
+    /// Clients (closed loop) or sessions per second (open loop) at its beginning.
+    pub from: f64,
+    /// The same at its end.
+    pub to: f64,
+    /// Successful requests, counted as those of the load: by their end (closed loop) or when they were due (open loop).
+    pub ok: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Total durations of successful requests.
+    pub latency: Distribution,
+}
+
+/// One session of a scenario: what it requests is in the parts of the load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadSession {
+    /// Its name.
+    pub name: String,
+    /// How often it was begun in relation to the others.
+    pub weight: u32,
+    /// Sessions of which all steps succeeded, inside the window.
+    pub completed: u64,
+    /// Sessions that ended with a failed step.
+    pub failed: u64,
+    /// Sessions that the end of the window, or of their client, cut off.
+    pub unfinished: u64,
+    /// Durations of completed sessions, think times included.
+    pub duration: Distribution,
+}
+
+/// One of several machines that generated a load together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadMachine {
+    /// How it was named on the command line.
+    pub name: String,
+    /// Its CPU model.
+    pub cpu_model: String,
+    /// CPUs that its load generator could use.
+    pub cpus: usize,
+    /// Its share of the connections.
+    pub connections: usize,
+    /// Its share of the rate of an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Its successful requests.
+    pub ok: u64,
+    /// Its failed requests.
+    pub failed: u64,
+    /// Length of its window.
+    pub window_s: f64,
+    /// How busy its busiest thread was, from 0 to 1.
+    pub busiest: f64,
+    /// How much its clock is ahead of the coordinator's, estimated from the shortest of several round trips. Clocks of
+    /// machines that were not started together differ by any amount.
+    pub clock_offset_s: f64,
+    /// Largest possible error of that: half of the round trip. Its window began within this of the others.
+    pub clock_bound_s: f64,
+}
+
 /// Share of the requested clients that may be missing before the load counts as one of fewer clients.
 const MISSING_MAX: f64 = 0.02;
 
 impl Load {
     /// How many clients took part, if more than 2 % of those requested are missing.
     pub fn clients_short(&self) -> Option<u64> {
+        if self.asked.scenario.is_some() {
+            // Its phases decide how many clients there are.
+            return None;
+        }
         let wanted = self.asked.connections as f64;
         // Fewer requests than clients need only as many clients.
         let clients = self
@@ -180,6 +260,9 @@ pub struct Asked {
     pub timeout_s: f64,
     /// What is verified in every response, in words.
     pub verify: String,
+    /// Name of the scenario; `None` for the same load all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<String>,
 }
 
 /// Durations of successful requests.

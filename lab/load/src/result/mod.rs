@@ -17,7 +17,8 @@ pub use failure::{FailureClass, Failures};
 pub use histogram::{DIGITS, DURATION_MAX_NS, Distribution, Histogram, PERCENTILES};
 pub use load::{
     Asked, Censored, Connections, Engine, FirstResponse, Generator, HEAT_STEPS, HeldConnections,
-    Latencies, Load, LoadPart, Mode, Point, Series, Transfer, heat_step, heat_step_ns,
+    Latencies, Load, LoadMachine, LoadPart, LoadPhase, LoadSession, Mode, Point, Series, Transfer,
+    heat_step, heat_step_ns,
 };
 pub use resources::{BackendCounts, CPU_TICK_S, Resources, System, SystemPoint, Tree, TreePoint};
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::super::text::{duration, escape, size};
 use super::super::view::{Seen, View};
-use super::table_html;
+use super::{listed, table_html};
 use crate::limits::REPORT_LIST_LINES_MAX;
 use sluice_audit::finding::{count, number, percent, resolved};
 use sluice_load::result::{Block, Distribution, FirstResponse, Histogram, LoadPart};
@@ -66,6 +66,7 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
     let rows: Vec<Vec<String>> = seen.cell.blocks.iter().map(block_row).collect();
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
     parts(seen, &mut out);
+    super::scenario::write(seen, &mut out);
     lists(seen, &mut shown.said, &mut out);
     let mut blocks = seen.cell.blocks.iter();
     if let Some(found) = blocks.find_map(|block| block.load.response.as_ref()) {
@@ -97,10 +98,7 @@ fn parts(seen: &Seen<'_>, out: &mut String) {
         .into_iter()
         .map(|(part, ok, failed, merged)| {
             let latency = Distribution::of(merged);
-            let listed = |percent: f64| {
-                let found = latency.percentiles.iter().find(|(at, _)| *at == percent);
-                found.map_or("–".to_string(), |(_, ns)| duration(ns / 1e6))
-            };
+            let listed = |percent: f64| listed(&latency, percent);
             vec![
                 part.name.clone(),
                 part.weight.to_string(),

@@ -87,17 +87,10 @@ pub struct Busy;
 
 /// Starts a verification; the future resolves to whether the password is right.
 pub fn check(hash: Arc<Hash>, password: Vec<u8>) -> Result<Checking, Busy> {
-    let verdict = Arc::new(Mutex::new(Verdict::default()));
-    let job = Job {
-        hash,
-        password,
-        verdict: verdict.clone(),
-    };
-    match queue() {
-        Some(queue) => queue.try_send(job).map_err(|_| Busy)?,
-        None => return Err(Busy),
-    }
-    Ok(Checking { verdict })
+    // One queue for all sites of the process, so that the number of threads does not grow with the configuration.
+    static QUEUE: OnceLock<Option<Queue>> = OnceLock::new();
+    let queue = QUEUE.get_or_init(Queue::start);
+    queue.as_ref().ok_or(Busy)?.check(hash, password)
 }
 
 /// A verification in progress.
@@ -143,21 +136,31 @@ impl Drop for Job {
     }
 }
 
-/// The queue of the threads, which are started on first use and shared by all sites of the process, so that their
-/// number does not grow with the configuration. `None` if no thread can be started.
-fn queue() -> Option<&'static SyncSender<Job>> {
-    static QUEUE: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
-    QUEUE
-        .get_or_init(|| {
-            let (sender, receiver) = sync_channel(PASSWORD_QUEUE_MAX);
-            let receiver = Arc::new(Mutex::new(receiver));
-            let cores = thread::available_parallelism().map_or(1, usize::from);
-            let started = (0..cores.min(PASSWORD_THREADS_MAX))
-                .filter(|_| start_thread(receiver.clone()).is_ok())
-                .count();
-            (started > 0).then_some(sender)
-        })
-        .as_ref()
+/// Verifications that wait for a thread, and the threads, which end with the queue.
+pub(super) struct Queue(SyncSender<Job>);
+
+impl Queue {
+    /// Starts the threads. `None` if not one can be started.
+    pub(super) fn start() -> Option<Queue> {
+        let (sender, receiver) = sync_channel(PASSWORD_QUEUE_MAX);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let started = (0..cores.min(PASSWORD_THREADS_MAX))
+            .filter(|_| start_thread(receiver.clone()).is_ok())
+            .count();
+        (started > 0).then_some(Queue(sender))
+    }
+
+    pub(super) fn check(&self, hash: Arc<Hash>, password: Vec<u8>) -> Result<Checking, Busy> {
+        let verdict = Arc::new(Mutex::new(Verdict::default()));
+        let job = Job {
+            hash,
+            password,
+            verdict: verdict.clone(),
+        };
+        self.0.try_send(job).map_err(|_| Busy)?;
+        Ok(Checking { verdict })
+    }
 }
 
 fn start_thread(jobs: Arc<Mutex<Receiver<Job>>>) -> std::io::Result<()> {

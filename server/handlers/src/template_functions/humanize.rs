@@ -20,17 +20,19 @@ fn scaled(bytes: u64, base: f64, names: [&str; 7]) -> String {
     if bytes < 10 {
         return format!("{bytes} B");
     }
-    let mut value = bytes as f64;
+    let mut scale = 1.0;
     let mut unit = 0;
-    while value >= base && unit < names.len() - 1 {
-        value /= base;
+    while bytes as f64 / scale >= base && unit < names.len() - 1 {
+        scale *= base;
         unit += 1;
     }
-    let rounded = (value * 10.0 + 0.5).floor() / 10.0;
-    if rounded < 10.0 {
-        format!("{rounded:.1} {}", names[unit])
+    let value = bytes as f64 / scale;
+    let tenths = (value * 10.0 + 0.5).floor() / 10.0;
+    // Rounded once: 123.45 is 123, although its tenths, 123.5, would be 124.
+    if value < 10.0 && tenths < 10.0 {
+        format!("{tenths:.1} {}", names[unit])
     } else {
-        format!("{rounded:.0} {}", names[unit])
+        format!("{:.0} {}", (value + 0.5).floor(), names[unit])
     }
 }
 
@@ -99,8 +101,21 @@ mod tests {
 
     #[test]
     fn sizes_and_ages_are_those_of_caddy() {
-        let shown = [0, 9, 999, 1000, 2_048_000, 123_456_789_012].map(size);
-        assert_eq!(shown, ["0 B", "9 B", "999 B", "1.0 kB", "2.0 MB", "124 GB"]);
+        for (bytes, expected) in [
+            (0, "0 B"),
+            (9, "9 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (9_949, "9.9 kB"),
+            (9_950, "10 kB"),
+            (10_499, "10 kB"),
+            (999_950, "1000 kB"),
+            (2_048_000, "2.0 MB"),
+            (123_456_789_012, "123 GB"),
+            (123_500_000_000, "124 GB"),
+        ] {
+            assert_eq!(size(bytes), expected, "{bytes}");
+        }
         assert_eq!(binary_size(1536), "1.5 KiB");
         let now = 2_000_000_000;
         for (seconds, expected) in [

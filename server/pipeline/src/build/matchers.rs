@@ -9,6 +9,7 @@ use sluice_route::{Matcher, MatcherError, MatcherSet};
 use crate::expression;
 use crate::files::FileHook;
 use crate::refusal::Refusal;
+use crate::url_pattern::UrlPatternHook;
 
 /// Compiles one matcher set.
 pub(super) fn set(config: &Config) -> Result<MatcherSet, Refusal> {
@@ -72,6 +73,7 @@ fn compile(config: &Word, into: &mut Vec<Matcher>) -> Result<(), Refusal> {
                 .map(|(var, regexp)| (var.as_str(), regexp.name.as_str(), regexp.pattern.as_str())),
         ),
         Word::File(file) => Ok(Matcher::Hook(Arc::new(FileHook::build(file)?))),
+        Word::UrlPattern(pattern) => Ok(Matcher::Hook(Arc::new(UrlPatternHook::build(pattern)?))),
         Word::Other(name, _) => return Err(Refusal::new(format!("unknown matcher `{name}`"))),
     };
     into.push(compiled.map_err(|error: MatcherError| Refusal::new(error.to_string()))?);

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
-use sluice_model::matcher::FileMatcher;
+use sluice_model::matcher::{FileMatcher, UrlPattern};
+use sluice_route::matcher::Hook;
 use sluice_route::{Key, Matcher, MatcherError};
 
 use super::source::{PLACEHOLDER_FUNCTION, REQUEST};
 use super::{Fault, Place};
 use crate::files::FileHook;
+use crate::refusal::Refusal;
+use crate::url_pattern::UrlPatternHook;
 
 /// The matchers that can be called.
-pub(super) const NAMES: [&str; 13] = [
+pub(super) const NAMES: [&str; 15] = [
     "client_ip",
     "file",
     "header",
@@ -25,6 +28,8 @@ pub(super) const NAMES: [&str; 13] = [
     "protocol",
     "query",
     "remote_ip",
+    "tls",
+    "url_pattern",
     "vars",
     "vars_regexp",
 ];
@@ -118,6 +123,8 @@ pub(super) fn matcher(id: u64, call: &CallExpr, name: &str) -> Result<Matcher, F
             let vars = arguments.map()?;
             Matcher::vars(vars.iter().map(|(name, v)| (name.as_str(), &v[..])))
         }
+        "tls" => Ok(Matcher::Tls(arguments.handshake()?)),
+        "url_pattern" => return arguments.url_pattern(),
         _ => return arguments.file(),
     };
     compiled.map_err(|error: MatcherError| Fault::new(Place::Of(id), error.to_string()))
@@ -203,6 +210,47 @@ impl Arguments<'_> {
         Ok(found)
     }
 
+    /// `tls()`, `tls('any')`, `tls('complete')` and `tls('early_data')`: the wanted state of the handshake.
+    fn handshake(&self) -> Result<Option<bool>, Fault> {
+        let text = match self.call.args.is_empty() {
+            true => "any".to_owned(),
+            false => self.single()?,
+        };
+        match text.as_str() {
+            "any" => Ok(None),
+            "complete" => Ok(Some(true)),
+            "early_data" => Ok(Some(false)),
+            _ => Err(self.fault(
+                &format!("does not know `{text}`"),
+                "write `any`, `complete` or `early_data`",
+            )),
+        }
+    }
+
+    /// `url_pattern('/books/:id')` and `url_pattern('/books/:id', 'https://example.com')`.
+    fn url_pattern(&self) -> Result<Matcher, Fault> {
+        let (first, [last]) = self.named()?;
+        let (pattern, base_url) = match first {
+            Some(pattern) => (pattern, last),
+            None => (last, String::new()),
+        };
+        let config = UrlPattern {
+            pattern,
+            base_url,
+            ignore_case: false,
+        };
+        self.hook(UrlPatternHook::build(&config))
+    }
+
+    fn hook<H: Hook + 'static>(&self, built: Result<H, Refusal>) -> Result<Matcher, Fault> {
+        match built {
+            Ok(hook) => Ok(Matcher::Hook(Arc::new(hook))),
+            Err(refusal) => {
+                Err(Fault::new(Place::Of(self.id), refusal.message).with_help(refusal.help))
+            }
+        }
+    }
+
     /// `file()`, `file('/a', '/b')` and `file({'root': '/srv', 'try_files': ['/a']})`.
     fn file(&self) -> Result<Matcher, Fault> {
         let mut config = FileMatcher::default();
@@ -224,12 +272,7 @@ impl Arguments<'_> {
             }
             _ => config.try_files = self.texts()?,
         }
-        match FileHook::build(&config) {
-            Ok(hook) => Ok(Matcher::Hook(Arc::new(hook))),
-            Err(refusal) => {
-                Err(Fault::new(Place::Of(self.id), refusal.message).with_help(refusal.help))
-            }
-        }
+        self.hook(FileHook::build(&config))
     }
 }
 

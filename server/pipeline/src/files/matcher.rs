@@ -116,13 +116,15 @@ impl FileHook {
                 Candidate::Path(pattern) => pattern,
             };
             let is_last = at + 1 == self.candidates.len();
-            // As in Caddy, the last one is taken without a look: the files may be on another machine.
-            if is_last && self.policy == Policy::FirstExistingElseLast && !pattern.wild {
+            // As in Caddy, the last one is taken without a look: the files may be on another machine. Only what a
+            // wildcard stands for is looked up.
+            let falls_back = is_last && self.policy == Policy::FirstExistingElseLast;
+            if falls_back && !pattern.wild {
                 return Ok(self.assume(pattern, values));
             }
             let done = self.look(pattern, values, now, &mut |hit: Hit| match self.policy {
                 Policy::FirstExisting | Policy::FirstExistingElseLast => {
-                    if !pattern.kind.is(hit.facts.kind) {
+                    if !falls_back && !pattern.kind.is(hit.facts.kind) {
                         return ControlFlow::Continue(());
                     }
                     best = Some(hit);
@@ -141,6 +143,9 @@ impl FileHook {
             if done.is_break() {
                 break;
             }
+            if falls_back {
+                return Ok(self.assume(pattern, values));
+            }
         }
         Ok(best.map(|hit| hit.found))
     }
@@ -154,6 +159,9 @@ impl FileHook {
         path::clean(&text, &mut full);
         let end = split_script(&full[root_len..], &self.split);
         let remainder = end.map(|end| full.split_off(root_len + end));
+        if pattern.kind == Wanted::File && names_folder(&full[root_len..]) {
+            full.pop();
+        }
         Some(FoundFile {
             relative: full[root_len..].to_vec(),
             absolute: full,
@@ -187,6 +195,9 @@ impl FileHook {
                 let end = split_script(&full[root_len..], &self.split);
                 let remainder = end.map(|end| full.split_off(root_len + end));
                 let remainder = remainder.unwrap_or_default();
+                if pattern.kind == Wanted::File && names_folder(&full[root_len..]) {
+                    return ControlFlow::Continue(());
+                }
                 self.try_path(full, root_len, pattern.kind, remainder, now, each)
             })
         })
@@ -222,9 +233,21 @@ impl FileHook {
             });
         let mut clean = Vec::new();
         path::clean(&escaped, &mut clean);
+        let end = split_script(&clean, &self.split);
+        let remainder = end.map(|end| clean.split_off(end)).unwrap_or_default();
+        if pattern.kind == Wanted::File && names_folder(&clean) {
+            return ControlFlow::Continue(());
+        }
         let mut budget = GLOB_ENTRIES_MAX;
         for name in expand_names(&root, &clean, &mut budget) {
-            self.try_path(&name, root.len(), pattern.kind, Vec::new(), now, each)?;
+            self.try_path(
+                &name,
+                root.len(),
+                pattern.kind,
+                remainder.clone(),
+                now,
+                each,
+            )?;
         }
         ControlFlow::Continue(())
     }
@@ -319,6 +342,11 @@ impl Policy {
             Policy::FirstExisting | Policy::FirstExistingElseLast => false,
         }
     }
+}
+
+/// Whether a path ends with a slash, so that it does not name a file. The root is named by its slash alone.
+fn names_folder(path: &[u8]) -> bool {
+    path.len() > 1 && path.ends_with(b"/")
 }
 
 /// The existing paths below `root` that match the normalized `pattern`, segment by segment, sorted. Examines at most
@@ -447,7 +475,8 @@ mod tests {
         assert_eq!(found(&matcher, "/../../big.txt"), file("/big.txt"));
         assert_eq!(found(&matcher, "/a\0b"), file("/index.html"));
         let alone = folder.matcher(&[], "first_exist", &[]);
-        assert_eq!(found(&alone, "/big.txt/"), file("/big.txt"));
+        assert_eq!(found(&alone, "/big.txt/"), None);
+        assert_eq!(found(&alone, "/big.txt/./"), None);
         assert_eq!(found(&alone, "/sub"), None);
         assert_eq!(found(&alone, "/big.txt/x"), None);
     }
@@ -532,7 +561,12 @@ mod tests {
         let split = folder.matcher(&["/app.php/rest"], "first_exist_fallback", &[".php"]);
         let expected = ("/app.php".into(), false, "/rest".into());
         assert_eq!(found(&split, "/none"), Some(expected));
-        let wild = folder.matcher(&["/nothing*"], "first_exist_fallback", &[]);
-        assert_eq!(found(&wild, "/none"), None);
+        for (wild, expected) in [("/nothing*", "/nothing*"), ("/s*b", "/sub")] {
+            let wild = folder.matcher(&[wild], "first_exist_fallback", &[]);
+            let found = found(&wild, "/none").map(|(relative, ..)| relative);
+            assert_eq!(found.as_deref(), Some(expected));
+        }
+        let slash = folder.matcher(&[PATH], "first_exist_fallback", &[]);
+        assert_eq!(found(&slash, "/gone/"), file("/gone"));
     }
 }

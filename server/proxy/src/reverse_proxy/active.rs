@@ -5,23 +5,29 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use sluice_message::{FieldId, FieldName, Fields, Method, RequestHead};
+use std::time::Duration;
+
+use sluice_message::{FieldId, FieldName, Fields, Method, RequestHead, Status};
 use sluice_model::proxy::ActiveChecks as Config;
 use sluice_net::tasks::in_background;
 use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, RequestBody, Side, clock};
 use sluice_policy::ActiveCheck;
-use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult};
+use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult, Initial};
 use sluice_route::regexp::Regexp;
-use sluice_upstream::{Address, Call, Endpoint, Response, Upload, Wanted, obtain};
+use sluice_upstream::{Address, Call, Endpoint, KeepAlive, Response, Upload, Wanted, obtain};
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::addresses;
+use super::group::Member;
+use super::grpc_check::{self, GrpcCheck};
 use super::redirects::{Redirects, Step};
+use super::response_tests::ResponseTests;
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
 use crate::limits::{HEALTH_REDIRECTS_MAX, HEALTH_RESPONSE_BYTES_MAX};
+use sluice_observe::random;
 use sluice_pipeline::collect::Text;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -46,6 +52,26 @@ pub struct Checks {
     place: Place,
     transport: Transport,
     redirects: Option<Redirects>,
+    /// The tests of an nginx.conf, which replace those of the status and the body.
+    tests: Tests,
+    /// Each check is delayed by a random time up to this.
+    jitter: Duration,
+    /// Whether servers that were healthy before a reload are not checked before they get requests.
+    pub(super) is_persistent: bool,
+    /// How long a connection is used for checks, if for more than one.
+    keepalive_time: Option<Duration>,
+}
+
+/// What a response must be like.
+enum Tests {
+    /// The status and the body are as configured.
+    Expected,
+    /// nginx's default: the status is from 200 to 399.
+    Usual,
+    /// `match` of an nginx.conf.
+    Match(ResponseTests),
+    /// The health service of gRPC.
+    Grpc(GrpcCheck),
 }
 
 /// Where health check requests go.
@@ -63,12 +89,52 @@ pub struct Target {
     endpoint: Arc<Endpoint>,
     authority: String,
     checked: Arc<Checked>,
+    /// Whether these checks, which may not be the only ones of the upstream, found it to be down.
+    is_down: AtomicBool,
+    initial: Initial,
+    /// The server of a group that starts slowly once it is up again.
+    member: Option<Member>,
+}
+
+impl Target {
+    fn down(&self) {
+        if !self.is_down.swap(true, Ordering::Relaxed) {
+            self.checked.down();
+        }
+    }
+
+    fn up(&self) {
+        if self.is_down.swap(false, Ordering::Relaxed) {
+            let now = clock::now();
+            self.checked.up(now);
+            if let Some(member) = &self.member {
+                member.recover(now);
+            }
+        }
+    }
+
+    /// The upstream's state according to all checks.
+    pub fn checked(&self) -> &Arc<Checked> {
+        &self.checked
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // What a check found does not outlive it.
+        if self.is_down.load(Ordering::Relaxed) {
+            self.checked.forget();
+        }
+    }
 }
 
 impl ActiveChecks {
     /// Creates the checks of `upstreams`.
     pub fn new(checks: &Arc<Checks>, upstreams: &[Arc<Upstream>]) -> ActiveChecks {
-        let targets = upstreams.iter().map(|upstream| checks.target_of(upstream));
+        let initial = checks.policy.initial;
+        let targets = upstreams
+            .iter()
+            .map(|upstream| checks.target_of(upstream, initial));
         ActiveChecks {
             checks: checks.clone(),
             targets: targets.collect(),
@@ -126,16 +192,22 @@ impl Checks {
             .follow_redirects
             .then(|| Redirects::build(transport))
             .transpose()?;
+        let (group, tests) = (config.group.clone().unwrap_or_default(), tests(config)?);
         Ok(Some(Checks {
             policy: policy(config),
             method,
-            target: if target.is_empty() {
-                "/".to_owned()
-            } else {
-                target.clone()
+            target: match (&tests, target.as_str()) {
+                (Tests::Grpc(_), _) => grpc_check::TARGET.to_owned(),
+                (_, "") => "/".to_owned(),
+                (_, target) => target.to_owned(),
             },
             fields: fields(config)?,
-            body: config.body.clone().into_bytes(),
+            body: match &tests {
+                Tests::Grpc(grpc) => grpc.message(),
+                Tests::Expected | Tests::Usual | Tests::Match(_) => {
+                    config.body.clone().into_bytes()
+                }
+            },
             expect_body,
             response_bytes_max: usize::try_from(config.max_size)
                 .ok()
@@ -144,19 +216,43 @@ impl Checks {
             place,
             transport: transport.clone(),
             redirects,
+            tests,
+            jitter: given(group.jitter).unwrap_or_default(),
+            is_persistent: group.persistent,
+            keepalive_time: given(group.keepalive_time),
         }))
+    }
+
+    /// The state of an upstream before its first check.
+    pub fn initial(&self) -> Initial {
+        self.policy.initial
+    }
+
+    /// The time between two checks.
+    pub fn interval(&self) -> Duration {
+        self.policy.interval
     }
 
     /// Starts to check an upstream on this worker, until the returned target is dropped.
     pub fn follow(self: &Arc<Self>, upstream: &Upstream, worker: &Rc<Worker>) -> Arc<Target> {
-        let target = self.target_of(upstream);
+        self.follow_from(upstream, self.policy.initial, worker)
+    }
+
+    /// Like [`Checks::follow`], with another initial state.
+    pub fn follow_from(
+        self: &Arc<Self>,
+        upstream: &Upstream,
+        initial: Initial,
+        worker: &Rc<Worker>,
+    ) -> Arc<Target> {
+        let target = self.target_of(upstream, initial);
         let (checks, watched) = (Arc::downgrade(self), Arc::downgrade(&target));
         in_background(watch(worker.clone(), checks, watched));
         target
     }
 
     /// The destination of checks, which may be another address or port than the upstream's.
-    fn target_of(&self, upstream: &Upstream) -> Arc<Target> {
+    fn target_of(&self, upstream: &Upstream, initial: Initial) -> Arc<Target> {
         let elsewhere = match (&self.place, upstream.endpoint.address()) {
             (Place::Elsewhere(address, authority, port), _) => {
                 Some((address.clone(), authority.clone(), *port))
@@ -167,18 +263,39 @@ impl Checks {
             (Place::Port(port), Address::Name { host, .. }) => Some(addresses::tcp(host, *port)),
             (Place::Port(_), Address::Unix(_)) | (Place::Same, _) => None,
         };
-        let (endpoint, authority) = match elsewhere {
-            None => (upstream.endpoint.clone(), upstream.authority.clone()),
-            Some((address, authority, port)) => {
-                let endpoint = Endpoint::new(address, self.transport.options(port));
-                (Arc::new(endpoint), authority)
+        let (endpoint, authority) = match (elsewhere, self.keepalive_time) {
+            (None, None) => (upstream.endpoint.clone(), upstream.authority.clone()),
+            (None, Some(_)) => {
+                let address = upstream.endpoint.address().clone();
+                (self.endpoint(address, None), upstream.authority.clone())
             }
+            (Some((address, authority, port)), _) => (self.endpoint(address, port), authority),
         };
-        Arc::new(Target {
+        let target = Target {
             endpoint,
             authority,
             checked: upstream.checked.clone(),
-        })
+            is_down: AtomicBool::new(false),
+            initial,
+            member: upstream.member.clone(),
+        };
+        if initial == Initial::Checking {
+            target.down();
+        }
+        Arc::new(target)
+    }
+
+    /// An endpoint for checks only.
+    fn endpoint(&self, address: Address, port: Option<u16>) -> Arc<Endpoint> {
+        let mut options = self.transport.options(port);
+        if let Some(time) = self.keepalive_time {
+            options.keep_alive = KeepAlive::Keep {
+                idle_timeout: time,
+                idle_max: 1,
+            };
+            options.wear.age_max = Some(time);
+        }
+        Arc::new(Endpoint::new(address, options))
     }
 }
 
@@ -191,7 +308,22 @@ fn policy(config: &Config) -> ActivePolicy {
         passes: at_least_one(config.passes),
         fails: at_least_one(config.fails),
         expect_status: Some(config.expect_status).filter(|status| *status != 0),
+        initial: match config.group.as_ref().is_some_and(|group| group.mandatory) {
+            true => Initial::Checking,
+            false => Initial::Healthy,
+        },
     }
+}
+
+fn tests(config: &Config) -> Result<Tests, Refusal> {
+    let Some(group) = &config.group else {
+        return Ok(Tests::Expected);
+    };
+    Ok(match (&group.grpc, &group.tests) {
+        (Some(grpc), _) => Tests::Grpc(GrpcCheck::new(grpc)),
+        (None, Some(tests)) => Tests::Match(ResponseTests::build(tests)?),
+        (None, None) => Tests::Usual,
+    })
 }
 
 fn fields(config: &Config) -> Result<Fields, Refusal> {
@@ -208,12 +340,21 @@ fn fields(config: &Config) -> Result<Fields, Refusal> {
 
 /// Checks one upstream periodically, for as long as it and its configuration exist.
 async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
-    let Some(policy) = checks.upgrade().map(|checks| checks.policy.clone()) else {
+    let (Some(known), Some(initial)) = (
+        checks.upgrade(),
+        target.upgrade().map(|target| target.initial),
+    ) else {
         return;
     };
-    let timeout = policy.timeout;
+    let policy = ActivePolicy {
+        initial,
+        ..known.policy.clone()
+    };
+    let (timeout, jitter) = (policy.timeout, known.jitter);
+    drop(known);
     let mut machine = ActiveCheck::new(policy, clock::now());
     loop {
+        delay(&worker, jitter).await;
         {
             let (Some(checks), Some(target)) = (checks.upgrade(), target.upgrade()) else {
                 return;
@@ -225,8 +366,8 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
                     Some(Err(_)) | None => CheckResult::Failed,
                 };
                 match machine.receive(result, clock::now()) {
-                    Some(CheckEvent::Up) => target.checked.up(clock::now()),
-                    Some(CheckEvent::Down) => target.checked.down(),
+                    Some(CheckEvent::Up) => target.up(),
+                    Some(CheckEvent::Down) => target.down(),
                     Some(CheckEvent::Start) | None => {}
                 }
             }
@@ -238,6 +379,18 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
         );
         poll_fn(|cx| timer.poll_expired(cx)).await;
     }
+}
+
+/// Waits for a random time up to `jitter`.
+async fn delay(worker: &Rc<Worker>, jitter: Duration) {
+    if jitter.is_zero() {
+        return;
+    }
+    let part = (u128::from(random::word() >> 32) * jitter.as_nanos()) >> 32;
+    let timer = worker.timers.timer();
+    let part = Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX));
+    timer.set(&worker.clock, part);
+    poll_fn(|cx| timer.poll_expired(cx)).await;
 }
 
 impl Checks {
@@ -264,16 +417,30 @@ impl Checks {
     }
 
     async fn ask(&self, worker: &Rc<Worker>, place: &Step) -> Result<(Call, Response), Failure> {
-        let mut carrier = obtain(worker, &place.endpoint, Wanted::Own, b"").await?;
+        let wanted = match self.keepalive_time {
+            Some(_) => Wanted::Any,
+            None => Wanted::Own,
+        };
+        let mut carrier = obtain(worker, &place.endpoint, wanted, b"").await?;
         let mut head = RequestHead {
             method: place.method.clone(),
             ..RequestHead::default()
         };
         head.uri.set(place.target.as_bytes());
-        head.authority.extend_from_slice(place.authority.as_bytes());
         head.fields.append(&self.fields);
+        // Over HTTP/2 and FastCGI the authority counts alone.
+        match self.fields.first(FieldId::Host) {
+            Some(host) => {
+                head.authority.extend_from_slice(host);
+                head.fields.remove(FieldId::Host);
+            }
+            None => head.authority.extend_from_slice(place.authority.as_bytes()),
+        }
         if !head.fields.has(FieldId::UserAgent) {
             head.fields.push(FieldId::UserAgent, b"sluice-health-check");
+        }
+        if let Tests::Grpc(grpc) = &self.tests {
+            grpc.add_headers(&mut head.fields);
         }
         let sends_body = place.method == self.method && !self.body.is_empty();
         let (framing, body) = match sends_body {
@@ -310,23 +477,39 @@ impl Checks {
         call: Call,
         response: Response,
     ) -> Result<CheckResult, Failure> {
-        if !self.policy.is_pass(response.head.status) {
-            return Ok(CheckResult::Failed);
-        }
-        let Some(expected) = &self.expect_body else {
-            return Ok(CheckResult::Passed);
+        let head = response.head;
+        let (is_passed, needs_body) = match &self.tests {
+            Tests::Expected => (self.policy.is_pass(head.status), self.expect_body.is_some()),
+            Tests::Usual => ((200..400).contains(&head.status.code()), false),
+            Tests::Match(tests) => (tests.is_head_passed(&head), tests.needs_body()),
+            Tests::Grpc(_) => (head.status == Status::OK, true),
         };
-        let mut text = Vec::new();
+        // A connection can be used again only after the whole response.
+        if !is_passed || (!needs_body && self.keepalive_time.is_none()) {
+            return Ok(result(is_passed));
+        }
+        let (mut text, mut trailers) = (Vec::new(), None);
         if let Body::Stream(mut body) = call.into_body(worker, response.framing, &mut text)? {
             read_some(&mut *body, self.response_bytes_max, &mut text).await?;
+            trailers = body.trailers();
         }
         text.truncate(self.response_bytes_max);
-        let is_as_expected = expected.is_match(&text);
-        Ok(if is_as_expected {
-            CheckResult::Passed
-        } else {
-            CheckResult::Failed
-        })
+        Ok(result(match &self.tests {
+            Tests::Expected => {
+                let expected = self.expect_body.as_ref();
+                expected.is_none_or(|expected| expected.is_match(&text))
+            }
+            Tests::Usual => true,
+            Tests::Match(tests) => tests.is_body_passed(&text),
+            Tests::Grpc(grpc) => grpc.is_passed(&head, &text, trailers.as_ref()),
+        }))
+    }
+}
+
+fn result(is_passed: bool) -> CheckResult {
+    match is_passed {
+        true => CheckResult::Passed,
+        false => CheckResult::Failed,
     }
 }
 

@@ -14,6 +14,8 @@ use super::breaking::Breaking;
 use super::coalescing::Coalescing;
 use super::dynamic::Dynamic;
 use super::group::Choosing;
+use super::group_checks::{GroupChecks, Servers};
+use super::incremental::Incremental;
 use super::intercept::Interception;
 use super::language::{EmptyFields, Language, ShownFields};
 use super::making::{Maker, cookie_key};
@@ -74,11 +76,15 @@ pub fn proxy<'m>(
         Some(group) => group.group().tries(),
         None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
     };
+    let active = active(
+        &upstreams,
+        dynamic.as_ref(),
+        &maker,
+        group.as_ref(),
+        builder,
+    );
     let selection = Selection::build(config, &upstreams, &maker)?.with_group(group);
     let interceptions = interceptions(config, builder)?;
-    let active = maker
-        .checks()
-        .map(|checks| ActiveChecks::new(checks, &upstreams));
     let options = maker.transport.options(None);
     let sharing = match options.protocol.may_share() {
         true => Sharing::May,
@@ -91,6 +97,7 @@ pub fn proxy<'m>(
         fastcgi: maker.transport.fastcgi().cloned(),
         memcached: maker.transport.memcached().cloned(),
         content: content(config, language),
+        incremental: Incremental::build(config)?,
         upstreams,
         selection,
         header_up,
@@ -104,6 +111,28 @@ pub fn proxy<'m>(
         coalescing: coalescing(config)?,
         buffering: language.buffering(config, builder)?,
     })
+}
+
+/// The active health checks of the directive. Those of a group, which other directives may use as well, begin with the
+/// configuration.
+fn active(
+    upstreams: &[Arc<Upstream>],
+    dynamic: Option<&Dynamic>,
+    maker: &Maker,
+    group: Option<&Choosing>,
+    builder: &Builder<'_>,
+) -> Option<ActiveChecks> {
+    let checks = maker.checks()?;
+    let Some(group) = group else {
+        return Some(ActiveChecks::new(checks, upstreams));
+    };
+    let servers = match dynamic {
+        Some(Dynamic::Group(members)) => Servers::Named(members.clone()),
+        Some(Dynamic::Named(_) | Dynamic::Sources(_)) | None => Servers::Fixed(upstreams.into()),
+    };
+    let shared: Shared = builder.shared.get();
+    shared.add_checks(GroupChecks::new(checks, group.group().name(), servers));
+    None
 }
 
 fn interceptions<'m>(

@@ -1,17 +1,18 @@
 //! `transport fastcgi`, `scgi` and `uwsgi`: converts a request to the CGI variables (RFC 3875, section 4) that PHP and
 //! other applications expect. `sluice-wire` encodes them and `sluice-net` manages connections.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
+use sluice_message::uri::{Uri, decode_percent};
 use sluice_message::{
     ConnInfo, FieldId, Fields, IpText, Remote, RequestHead, Scheme, Status, TlsInfo, head, path,
 };
 use sluice_model::proxy::{CgiTransport, FastCgiTransport as Config};
 use sluice_net::RequestBody;
+use sluice_route::path::{Case, Slashes, normalize};
 use sluice_route::placeholder::{NoValues, Unknown};
 use sluice_route::values::origin_form;
 use sluice_route::{Template, Values};
@@ -191,6 +192,10 @@ impl FastCgi {
             let reason = "the path has a byte that no file name can have";
             return Err(Fault::new(Status::BAD_REQUEST, reason));
         }
+        if self.usual == Usual::All && !self.is_one_script(&asked.head.uri) {
+            let reason = "the escaped and the decoded path select different scripts";
+            return Err(Fault::new(Status::BAD_REQUEST, reason));
+        }
         let root = self.root(asked)?;
         let mut variables = Variables {
             params: Params::begin(self.dialect, asked.length, out),
@@ -314,16 +319,33 @@ impl FastCgi {
         Ok(resolved)
     }
 
-    /// Adds the script name and the path info.
-    fn add_script(&self, asked: &Asked<'_>, root: &[u8], variables: &mut Variables<'_>) {
-        let path = script_path(asked.head.uri.path());
-        let path = &*path;
+    /// Splits a path into the name of the script and what follows it.
+    fn split_path<'a>(&self, path: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         // Without endings, the path does not contain a script name.
         let split_at = match self.split.as_slice() {
             [] => Some(0),
             endings => split_script(path, endings),
         };
-        let (script, mut info) = path.split_at(split_at.unwrap_or(path.len()));
+        path.split_at(split_at.unwrap_or(path.len()))
+    }
+
+    /// Whether the path as sent selects the same script as the decoded one. Patterns with `%` see the former, where
+    /// `%2e%2e` is not a dot segment: a request must not be judged as one script and run another.
+    fn is_one_script(&self, uri: &Uri) -> bool {
+        if !uri.path_raw().contains(&b'%') {
+            return true;
+        }
+        let (mut raw, mut decoded, mut sent) = (Vec::new(), Vec::new(), Vec::new());
+        let valid = decode_percent(script_path(uri.path_raw(), &mut raw), &mut sent);
+        let path = script_path(uri.path(), &mut decoded);
+        valid && self.split_path(&sent).0 == self.split_path(path).0
+    }
+
+    /// Adds the script name and the path info.
+    fn add_script(&self, asked: &Asked<'_>, root: &[u8], variables: &mut Variables<'_>) {
+        let mut buf = Vec::new();
+        let path = script_path(asked.head.uri.path(), &mut buf);
+        let (script, mut info) = self.split_path(path);
         let mut remainder = Vec::new();
         if info.is_empty() {
             // A file matcher may have split the path already.
@@ -347,18 +369,10 @@ impl FastCgi {
     }
 }
 
-/// The path in which to look for a script. Matchers see paths without dot segments: `/admin.php/../other.php` matches
-/// as `/other.php` and must not run `admin.php`. Repeated slashes remain, because path info may contain a URL.
-fn script_path(path: &[u8]) -> Cow<'_, [u8]> {
-    if !path
-        .split(|byte| *byte == b'/')
-        .any(|part| matches!(part, b"." | b".."))
-    {
-        return Cow::Borrowed(path);
-    }
-    let mut clean = Vec::with_capacity(path.len());
-    path::clean(path, &mut clean);
-    Cow::Owned(clean)
+/// The path in which to look for a script, in the form that matchers compare: `/admin.php/../other.php` matches as
+/// `/other.php` and must not run `admin.php`. Applications never see two slashes in a row, as in Caddy.
+fn script_path<'a>(path: &'a [u8], buf: &'a mut Vec<u8>) -> &'a [u8] {
+    normalize(path, Slashes::Merge, Case::Keep, buf)
 }
 
 /// Determines the length of a body: CGI declares it before the body (RFC 3875, section 4.1.2), and PHP reads no more
@@ -426,6 +440,9 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
         (host, _) => text.extend_from_slice(host),
     });
     variables.add_shown(b"SERVER_PORT", port.unwrap_or(usual_port));
+    if let Some(local) = asked.conn.local {
+        variables.add(b"SERVER_ADDR", IpText::new(local.ip()).as_bytes());
+    }
     let protocol = asked.head.version.as_str().as_bytes();
     variables.add(b"SERVER_PROTOCOL", protocol);
     let software = concat!("sluice/", env!("CARGO_PKG_VERSION"));

@@ -64,6 +64,7 @@ impl Maker {
     pub fn member(&self, config: &Config, member: Member) -> Result<Upstream, Refusal> {
         Ok(Upstream {
             load: member.load().clone(),
+            checked: member.checked().clone(),
             member: Some(member),
             ..self.fixed(config)?
         })

@@ -14,6 +14,9 @@ mod dialling;
 pub mod dynamic;
 mod fastcgi;
 pub mod group;
+mod group_checks;
+mod grpc_check;
+mod incremental;
 mod intercept;
 pub mod language;
 mod making;
@@ -22,6 +25,7 @@ mod params;
 mod redirects;
 pub mod replay;
 mod request;
+mod response_tests;
 pub mod retry;
 pub mod select;
 mod sticky;
@@ -56,6 +60,7 @@ use coalescing::Coalescing;
 use dialect::{Destination, Dialect, FailedTry, Reported};
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
+use incremental::Incremental;
 use intercept::Interception;
 use memcached::Memcached;
 use request::Switch;
@@ -87,6 +92,8 @@ pub struct ReverseProxy {
     /// The memcached command, if upstreams use memcached.
     memcached: Option<Arc<Memcached>>,
     content: Content,
+    /// Messages that ask to be forwarded as they arrive; nginx knows none.
+    incremental: Option<Incremental>,
     /// Whether placeholders show latency and load.
     facts: Facts,
     /// Whether nginx variables show upstream response headers, including hidden ones.
@@ -192,7 +199,8 @@ impl ReverseProxy {
                 None => no_upstream(body.take()),
                 Some(upstream) => match self.attempt(exchange, upstream, &mut body, &tried).await {
                     Ok(step) => return step,
-                    Err(failed) => {
+                    Err(mut failed) => {
+                        self.dialect.classify(&mut failed.failure);
                         let is_response = failed.failure.kind == FailureKind::Unavailable;
                         if failed.failure.side == Side::Upstream && !is_response {
                             self.selection.note_failure(upstream, exchange);
@@ -256,6 +264,9 @@ impl ReverseProxy {
             Content::Keep => RequestBody::None,
         };
         let needs_length = self.fastcgi.is_some() || self.dialect.version() == Version::Http10;
+        if let Some(incremental) = &self.incremental {
+            incremental.admit_request(exchange, &body, &self.buffering, needs_length)?;
+        }
         if let Some(text) = self.dialect.replaced_body(exchange) {
             body = Text::body(text);
         } else if self.buffering.is_to_spool(&body, needs_length) {
@@ -387,7 +398,8 @@ impl ReverseProxy {
             None => step,
         };
         let step = self.finish(exchange, upstream, step, ahead);
-        if self.buffering.response_bytes == 0 {
+        // What a response to HEAD describes is not sent.
+        if self.buffering.response_bytes == 0 || exchange.req.method == Method::Head {
             return Ok(step);
         }
         Ok(Box::pin(self.buffered(step)).await)

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
@@ -103,7 +103,8 @@ pub enum Role {
 /// The state of an upstream according to active health checks.
 #[derive(Debug, Default)]
 pub struct Checked {
-    is_down: AtomicBool,
+    /// The checks that found it to be down; a server of a group may have several.
+    down: AtomicU32,
     /// When it recovered, in nanoseconds; 0 if it was never down.
     up_at: AtomicU64,
 }
@@ -111,19 +112,24 @@ pub struct Checked {
 impl Checked {
     /// Whether it is down.
     pub fn is_down(&self) -> bool {
-        self.is_down.load(Ordering::Relaxed)
+        self.down.load(Ordering::Relaxed) > 0
     }
 
-    /// Marks it as down.
+    /// Records that a check found it to be down, after it was up.
     pub fn down(&self) {
-        self.is_down.store(true, Ordering::Relaxed);
+        self.down.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Marks it as up.
+    /// Records that a check found it to be up, after it was down.
     pub fn up(&self, now: Moment) {
         let nanos = u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX);
         self.up_at.store(nanos.max(1), Ordering::Relaxed);
-        self.is_down.store(false, Ordering::Relaxed);
+        self.forget();
+    }
+
+    /// Records the end of a check that found it to be down.
+    pub fn forget(&self) {
+        self.down.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn up_at(&self) -> Option<Moment> {

@@ -32,6 +32,13 @@ impl ReverseProxy {
         }
         exchange.res.status = status;
         exchange.context.upstream.status = Some(status);
+        if let Some(incremental) = &self.incremental {
+            let buffering = &self.buffering;
+            let admitted = incremental.admit_response(exchange, &head.fields, &framing, buffering);
+            if let Err(fault) = admitted {
+                return Step::Fail(fault);
+            }
+        }
         let trailer = head.fields.first(FieldId::Trailer).map(<[u8]>::to_vec);
         let offers = match self.dialect.keeps_upgrade_offers(exchange) {
             true => head.fields.first(FieldId::Upgrade).map(<[u8]>::to_vec),

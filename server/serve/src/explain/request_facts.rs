@@ -24,6 +24,15 @@ pub(super) fn seen(matcher: &Matcher, exchange: &Exchange) -> String {
         Matcher::Host(_) if exchange.req.host.is_empty() => "the request names no host".to_owned(),
         Matcher::Host(_) => format!("host is {}", quoted(&exchange.req.host)),
         Matcher::Path(_) | Matcher::PathRegexp(_) => path(),
+        Matcher::UrlPattern(_) => {
+            let scheme = exchange.conn.scheme().as_str();
+            let request = &exchange.req;
+            let rest = [&request.authority[..], request.uri.as_bytes()].concat();
+            format!(
+                "the URL is {}",
+                quoted(&[scheme.as_bytes(), b"://", &rest].concat())
+            )
+        }
         Matcher::Method(_) => format!(
             "method is {}",
             quoted(exchange.req.method.as_str().as_bytes())

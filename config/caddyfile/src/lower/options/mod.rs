@@ -189,7 +189,8 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             "ech",
             "ech <public_names...> [{ … }]",
             Unsupported(
-                "the built-in TLS library does not support Encrypted Client Hello; remove the line",
+                "the TLS library, rustls, cannot serve Encrypted Client Hello, so names of hosts stay visible; remove \
+                 the line, or let a server in front that supports it end TLS",
             ),
         ),
         option(

@@ -191,6 +191,9 @@ impl H2 {
                         found.is_some_and(|found| value.is_none_or(|v| found == v.as_bytes()))
                     };
                     stream.judge.head(expect, self.head.status.code(), has);
+                    if let Some(cookies) = &mut desk.last.cookies {
+                        cookies.extend(fields.find(b"set-cookie").map(<[u8]>::to_vec));
+                    }
                 }
                 if end {
                     self.finish(id, desk);

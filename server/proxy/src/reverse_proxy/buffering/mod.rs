@@ -20,7 +20,7 @@ use sluice_wire::h1::BodyFraming;
 use crate::limits::BUFFER_RESPONSE_BYTES_MIN;
 pub use ahead::Ahead;
 use ahead::Collected as Filled;
-pub use rules::Rules;
+pub use rules::{Rules, temporary_folder};
 use sluice_pipeline::collect::collect;
 
 /// The buffering settings.
@@ -60,6 +60,16 @@ impl Buffering {
         self.spooling
             .as_ref()
             .is_some_and(|spooling| spooling.always)
+    }
+
+    /// Whether request bodies are collected before they are sent, as configured.
+    pub fn collects_requests(&self) -> bool {
+        self.request_bytes > 0 || self.spools()
+    }
+
+    /// Whether response bodies are collected before they are sent, as configured.
+    pub fn collects_responses(&self) -> bool {
+        self.response_bytes > 0 || self.ahead.as_ref().is_some_and(|ahead| ahead.usually)
     }
 
     /// Whether to receive a request completely first; `needs_length` if the upstream needs its length.

@@ -1,9 +1,11 @@
 //! The upstreams of a handler whose group has servers with names: one upstream for each address. The group, which other
 //! handlers share, resolves the names.
 
+use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sluice_model::proxy::Upstream as Config;
+use sluice_net::worker::Worker;
 
 use super::super::group::{Member, Names, Peers};
 use super::super::making::Maker;
@@ -45,8 +47,8 @@ impl Members {
     }
 
     /// The current upstreams.
-    pub async fn list(&self, exchange: &Exchange) -> Set {
-        let peers = self.names.list(&exchange.worker).await;
+    pub async fn list(&self, worker: &Rc<Worker>) -> Set {
+        let peers = self.names.list(worker).await;
         if let Some(set) = self.known(peers.version) {
             return set;
         }

@@ -16,7 +16,7 @@ use super::group::Choosing;
 use super::making::Maker;
 use super::upstream::Upstream;
 use crate::limits::SOURCES_MAX;
-use members::Members;
+pub use members::Members;
 use named::Named;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
@@ -32,7 +32,7 @@ pub enum Dynamic {
     /// Addresses with placeholders.
     Named(Named),
     /// The resolved addresses of an nginx upstream group.
-    Group(Members),
+    Group(Arc<Members>),
 }
 
 /// An upstream and its health checks, which end when it is dropped.
@@ -51,7 +51,7 @@ impl Dynamic {
     ) -> Result<Option<Dynamic>, Refusal> {
         if let Some(names) = group.and_then(|group| group.group().names()) {
             let members = Members::new(names.clone(), &config.upstreams, maker);
-            return Ok(Some(Dynamic::Group(members)));
+            return Ok(Some(Dynamic::Group(Arc::new(members))));
         }
         let named = Named::build(&config.upstreams, maker, sockets)?;
         match (&config.dynamic_upstreams, named) {
@@ -88,7 +88,7 @@ impl Dynamic {
     pub async fn list(&self, exchange: &Exchange) -> Option<Set> {
         match self {
             Dynamic::Named(named) => Some(named.list(exchange)),
-            Dynamic::Group(members) => Some(members.list(exchange).await),
+            Dynamic::Group(members) => Some(members.list(&exchange.worker).await),
             Dynamic::Sources(sources) => match &**sources {
                 [one] => one.list(exchange).await,
                 several => {

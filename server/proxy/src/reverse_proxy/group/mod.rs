@@ -7,7 +7,8 @@ mod sessions;
 mod timing;
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_model::proxy::{
@@ -16,9 +17,11 @@ use sluice_model::proxy::{
 use sluice_net::queue::Queue;
 use sluice_net::spool::Folder;
 use sluice_net::tls::Connector;
+use sluice_net::worker::Worker;
 use sluice_policy::group::{Method, Servers as Seen, Timed, Waiting, address_key};
 use sluice_route::Template;
 
+use super::group_checks::GroupChecks;
 use super::sticky::Sticky;
 use super::upstream::Upstream;
 use crate::limits::QUEUE_TIMEOUT;
@@ -40,6 +43,9 @@ pub use timing::Timing;
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Known>>);
 
+/// Servers that are up, by group and address.
+pub type Up = HashSet<(String, String)>;
+
 #[derive(Default)]
 struct Known {
     /// Whether there is a handler that proxies to upstreams.
@@ -49,6 +55,10 @@ struct Known {
     connectors: HashMap<String, Arc<Connector>>,
     /// Folders for temporary files; each is checked once.
     folders: HashMap<String, Arc<Folder>>,
+    /// The health checks of groups.
+    checks: Vec<Arc<GroupChecks>>,
+    /// Servers of the previous configuration that are up, by group and address.
+    up_before: Arc<Up>,
 }
 
 impl Shared {
@@ -66,6 +76,42 @@ impl Shared {
         prepare(&folder)?;
         known.folders.insert(path.to_owned(), folder.clone());
         Ok(folder)
+    }
+
+    /// The state of a configuration that follows another one.
+    pub fn after(before: &Shared) -> Shared {
+        let before = before.known();
+        let groups = before.groups.iter();
+        let up = groups.flat_map(|(name, group)| {
+            let peers = group.current();
+            let dials: Vec<String> = peers.up().map(str::to_owned).collect();
+            dials.into_iter().map(|dial| (name.clone(), dial))
+        });
+        let known = Known {
+            // Without checks nothing is known about servers.
+            up_before: match before.checks.is_empty() {
+                true => Arc::default(),
+                false => Arc::new(up.collect()),
+            },
+            ..Known::default()
+        };
+        Shared(Arc::new(Mutex::new(known)))
+    }
+
+    /// Adds health checks of a group.
+    pub(super) fn add_checks(&self, checks: GroupChecks) {
+        self.known().checks.push(Arc::new(checks));
+    }
+
+    /// Starts the health checks of all groups, on this worker.
+    pub fn begin_checks(&self, worker: &Rc<Worker>) {
+        let (checks, up) = {
+            let known = self.known();
+            (known.checks.clone(), known.up_before.clone())
+        };
+        for checks in checks {
+            checks.begin(&up, worker);
+        }
     }
 
     /// Records that a handler proxies to upstreams.
@@ -181,6 +227,20 @@ impl Group {
             names,
             is_counted,
         })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// The current servers, as far as they are known.
+    fn current(&self) -> Arc<Peers> {
+        match (&self.peers, &self.names) {
+            (Some(peers), _) => peers.clone(),
+            (None, Some(names)) => names.now(),
+            (None, None) => unreachable!("a group has fixed servers, or names"),
+        }
     }
 
     /// Whether requests in flight have to be counted.
@@ -398,9 +458,11 @@ struct View<'a, U> {
 
 impl<U: Borrow<Upstream>> Seen for View<'_, U> {
     fn was_tried(&self, index: usize) -> bool {
-        self.upstreams
-            .get(index)
-            .is_none_or(|upstream| (self.was_tried)(upstream.borrow()))
+        // A server that health checks found to be down is not available to any request.
+        self.upstreams.get(index).is_none_or(|upstream| {
+            let upstream: &Upstream = upstream.borrow();
+            upstream.checked.is_down() || (self.was_tried)(upstream)
+        })
     }
 
     fn in_flight(&self, index: usize) -> u32 {

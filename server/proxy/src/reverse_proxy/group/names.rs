@@ -174,7 +174,8 @@ impl Names {
         }
     }
 
-    fn now(&self) -> Arc<Peers> {
+    /// The current servers, as far as names are resolved.
+    pub fn now(&self) -> Arc<Peers> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         peers.clone()
     }

@@ -12,6 +12,8 @@ use sluice_net::load::Load;
 use sluice_pipeline::settings::given;
 use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
 
+use super::super::upstream::Checked;
+
 /// A line of a group, in order.
 pub struct Line {
     /// The settings of the server.
@@ -67,6 +69,8 @@ pub struct Peers {
     /// Their addresses.
     pub spots: Box<[Spot]>,
     loads: Box<[Arc<Load>]>,
+    /// Their states according to active health checks.
+    checked: Box<[Arc<Checked>]>,
     /// Their IDs in sticky sessions; empty without sticky sessions.
     routes: Box<[Box<[u8]>]>,
     /// The version of the group.
@@ -84,6 +88,7 @@ impl Peers {
         Ok(Peers {
             servers: Servers::new(method, &servers(lines, &spots))?,
             loads: spots.iter().map(|_| Arc::default()).collect(),
+            checked: spots.iter().map(|_| Arc::default()).collect(),
             routes: routes(config, lines, &spots),
             spots: spots.into(),
             version: 0,
@@ -100,13 +105,23 @@ impl Peers {
         let place = |spot: &Spot| self.spots.iter().position(|before| before == spot);
         let was: Vec<Option<usize>> = spots.iter().map(place).collect();
         let load = |was: &Option<usize>| was.map(|was| self.loads[was].clone()).unwrap_or_default();
+        let checked =
+            |was: &Option<usize>| was.map(|was| self.checked[was].clone()).unwrap_or_default();
         Ok(Peers {
             servers: self.servers.renewed(&servers(lines, &spots), &was)?,
             loads: was.iter().map(load).collect(),
+            checked: was.iter().map(checked).collect(),
             routes: routes(config, lines, &spots),
             spots: spots.into(),
             version: self.version + 1,
         })
+    }
+
+    /// The dial addresses of the servers that active health checks did not find to be down.
+    pub fn up(&self) -> impl Iterator<Item = &str> {
+        let all = self.spots.iter().zip(&self.checked);
+        all.filter(|(_, checked)| !checked.is_down())
+            .map(|(spot, _)| spot.dial.as_str())
     }
 
     /// The servers with this ID.
@@ -160,6 +175,7 @@ fn digest(address: &str) -> String {
 }
 
 /// The group membership of an upstream.
+#[derive(Clone)]
 pub struct Member {
     /// The group at the time the upstream was listed.
     pub peers: Arc<Peers>,
@@ -171,6 +187,16 @@ impl Member {
     /// Requests in flight, of all handlers.
     pub fn load(&self) -> &Arc<Load> {
         &self.peers.loads[self.index]
+    }
+
+    /// Its state according to the active health checks of all handlers.
+    pub fn checked(&self) -> &Arc<Checked> {
+        &self.peers.checked[self.index]
+    }
+
+    /// Records that health checks found it to be up again.
+    pub fn recover(&self, now: Moment) {
+        self.peers.servers.recover(self.index, now);
     }
 
     /// Its ID in sticky sessions.
@@ -185,7 +211,7 @@ impl Member {
 
     /// Whether it is available despite its failures.
     pub fn is_healthy(&self, now: Moment) -> bool {
-        self.peers.servers.is_healthy(self.index, now)
+        !self.checked().is_down() && self.peers.servers.is_healthy(self.index, now)
     }
 
     /// Records a failure.

@@ -10,8 +10,7 @@ use super::load_balancing::{CIRCUIT_BREAKER, LB_POLICY};
 use super::transport::HTTP;
 use crate::lower::Lowering;
 use crate::lower::definition::Read::{Elsewhere, Flag, Number, Size, Text, Time, With};
-use crate::lower::definition::Verdict::Unsupported;
-use crate::lower::definition::{Block, Options, option, refused};
+use crate::lower::definition::{Block, Options, option};
 use crate::lower::matchers::ranges;
 use crate::tree::Directive;
 
@@ -214,10 +213,10 @@ pub(super) static OPTIONS: Options<ReverseProxy> = Options::new(
             "stream_buffer_size <size>",
             Size(|proxy| &mut proxy.stream_buffer_size),
         ),
-        refused(
+        option(
             "proxy_status_name",
             "proxy_status_name <name>",
-            Unsupported("sluice does not act on the header `Incremental`; remove the line"),
+            Text(|proxy| &mut proxy.proxy_status_name),
         ),
         option(
             "trusted_proxies",

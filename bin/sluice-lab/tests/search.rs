@@ -1,0 +1,145 @@
+//! `find-limit` and `break` on the cells of an experiment.
+
+use std::fs;
+
+use sluice_load::result::{CellState, RunResult};
+
+use crate::world::{Backend, Folder, lab, output_text};
+
+/// Two servers that take 5 ms for a response, and one that is not installed.
+const EXPERIMENT: &str = r#"
+schema = "sluice.lab/1"
+name = "limits"
+title = "Limits of two servers"
+[matrix]
+clients = [2]
+[load]
+duration = "300ms"
+[place]
+pin = "none"
+[test.page]
+path = "/"
+expect = { status = 200, body = "hello" }
+[subject.fast]
+run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 5ms"
+[subject.slow]
+run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 20ms"
+[subject.absent]
+run = "no-such-program-of-the-lab"
+"#;
+
+fn read(path: &str) -> RunResult {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn experiment(folder: &Folder) -> String {
+    let file = folder.file("limits.toml");
+    fs::write(&file, EXPERIMENT).unwrap();
+    file
+}
+
+#[test]
+fn the_limit_of_each_server_of_an_experiment_is_found() {
+    let folder = Folder::new("limits");
+    let (file, json) = (experiment(&folder), folder.file("limits.json"));
+    let slo = ["--slo", "p99<5s,errors<50%", "--step", "300ms"];
+    let output = lab(&[&["find-limit", &file, "--json", &json], &slo[..]].concat());
+    let text = output_text(&output);
+    let result = read(&json);
+    let of = |subject: &str| {
+        let cells = result.cells.iter();
+        let cells: Vec<_> = cells
+            .filter(|cell| cell.axis("subject") == subject)
+            .collect();
+        cells
+    };
+    assert!(matches!(of("absent")[0].state, CellState::NotInstalled(_)));
+    for (subject, most) in [("fast", 480.0), ("slow", 120.0)] {
+        let cells = of(subject);
+        assert!(cells.len() >= 5, "{subject}: {text}");
+        for cell in cells {
+            let rate: f64 = cell.axis("rate").parse().unwrap();
+            // Two connections, and the delay of each response.
+            assert!(rate <= most, "{subject} at {rate}/s: {text}");
+            let resources = cell.blocks[0].resources.as_ref().unwrap();
+            assert!(resources.subject.rss_peak_bytes > 0, "{subject}");
+        }
+        let about = format!("2 {subject} page: ");
+        let note = result.notes.iter().find(|note| note.starts_with(&about));
+        let note = note.unwrap_or_else(|| panic!("{:?}", result.notes));
+        assert!(text.contains(note.as_str()), "{text}");
+    }
+    assert_eq!(result.name, "limits");
+    assert!(result.experiment.is_some() && result.subjects.len() == 3);
+    // A report draws it like the search on a URL.
+    let out = folder.file("out");
+    let report = lab(&["report", &json, "--out", &out]);
+    assert!(report.status.success(), "{}", output_text(&report));
+    // Whatever this machine reaches, the exit code agrees with the notes.
+    let found = result
+        .notes
+        .iter()
+        .filter(|note| note.contains(": limit: "));
+    assert_eq!(output.status.success(), found.count() == 2, "{text}");
+}
+
+#[test]
+fn the_overload_of_one_cell_has_a_curve() {
+    let folder = Folder::new("overloads");
+    let (file, json) = (experiment(&folder), folder.file("break.json"));
+    let only = ["--only", "subject=fast", "--step", "200ms", "--json", &json];
+    let output = lab(&[&["break", &file], &only[..]].concat());
+    let text = output_text(&output);
+    let result = read(&json);
+    assert_eq!(result.cells.len(), 8, "{text}");
+    assert!(text.contains("1 cells to search"), "{text}");
+    assert!(
+        result
+            .cells
+            .iter()
+            .all(|cell| cell.axis("subject") == "fast")
+    );
+    assert!(result.notes[0].contains("recover"), "{:?}", result.notes);
+}
+
+#[test]
+fn options_that_the_file_or_the_url_does_not_have_are_named() {
+    let folder = Folder::new("search-mistakes");
+    let file = experiment(&folder);
+    let backend = Backend::start(&["respond"]);
+    let url = backend.url("/");
+    for (words, part) in [
+        (vec!["find-limit", &file, "--h2"], "--h2 applies to a URL"),
+        (
+            vec!["break", &file, "--timeout", "1s"],
+            "--timeout applies to a URL",
+        ),
+        (
+            vec!["break", &url, "--only", "subject=a"],
+            "--only needs an experiment instead of a URL",
+        ),
+        (
+            vec!["find-limit", &file, "--only", "subjct=a"],
+            "no axis `subjct`",
+        ),
+        (
+            vec!["find-limit", "absent.toml"],
+            "absent.toml: No such file",
+        ),
+        (
+            vec!["break", &file, "--only", "subject=absent"],
+            "none of the cells can be searched here",
+        ),
+    ] {
+        let output = lab(&words);
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let output = lab(&["find-limit", &file, "--plan"]);
+    let text = output_text(&output);
+    assert!(
+        output.status.success() && text.contains("2 cells to search, about "),
+        "{text}"
+    );
+}

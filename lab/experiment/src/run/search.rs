@@ -1,0 +1,161 @@
+//! `lab find-limit` and `lab break` on an experiment: the search runs on each selected cell, with freshly started servers, and
+//! each rate that was tried is a cell of the result.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Options, Walk, minutes, prepare, state_words};
+use crate::overload::{self, Goal, Steps, Verdict};
+use crate::plan::CellPlan;
+use crate::progress::Progress;
+use crate::stage::{Serving, Stage};
+use sluice_load::outcome::{Completion, Outcome, Refused};
+use sluice_load::result::{Cell, CellState, Mark, MarkKind};
+
+/// Runs a search on the cells of an experiment. `options.duration` is the length of the confirmation of a limit (default:
+/// the window of the file); with `json` the result is written after each cell.
+pub fn search(
+    options: &Options,
+    goal: &Goal,
+    step: Duration,
+    json: Option<&Path>,
+    live: &mut dyn Progress,
+) -> Outcome {
+    let mut walk = prepare(options)?;
+    let name = &options.experiment;
+    let stage = walk.stage(name)?;
+    walk.result.machine.placement = stage.placement();
+    walk.result.subjects = walk.facts(&stage);
+    walk.result.cells.clear();
+    let cells = std::mem::take(&mut walk.cells);
+    let last = walk.file.load.duration;
+    let runnable = |cell: &&CellPlan| walk.impossible(&stage, cell).is_none();
+    let count = cells.iter().filter(runnable).count();
+    let whole = goal.length(step, last) * count as u32;
+    live.line(&format!(
+        "{}: {count} cells to search, about {}",
+        walk.file.title,
+        minutes(whole.as_secs_f64())
+    ));
+    if options.plan {
+        return Ok(Completion::Yes);
+    }
+    let began = Instant::now();
+    let (mut lines, mut worst) = (Vec::new(), Completion::Yes);
+    for cell in &cells {
+        let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
+        let place = place.join(" ");
+        live.line(&format!("\n{place}"));
+        let found = walk.search_cell(&stage, cell, (goal, step), live);
+        walk.result.duration_s = began.elapsed().as_secs_f64();
+        let words = match &found {
+            Ok(verdict) => verdict.words.clone(),
+            Err(state) => state_words(state),
+        };
+        let note = format!("{place}: {words}");
+        if !matches!(
+            &found,
+            Err(CellState::NotInstalled(_) | CellState::Skipped(_))
+        ) {
+            walk.result.notes.push(note.clone());
+        }
+        if let Some(json) = json {
+            overload::write(json, &walk.result)?;
+        }
+        if walk.interrupt.is_set() {
+            live.line("interrupted: the result contains the rates tried until then");
+            return Ok(Completion::Interrupted);
+        }
+        match found {
+            Ok(verdict) if verdict.completion == Completion::Yes => {}
+            Ok(_) | Err(CellState::DidNotStart(_)) => worst = Completion::No,
+            Err(state) => live.line(&state_words(&state)),
+        }
+        lines.push(note);
+    }
+    live.line("");
+    lines.iter().for_each(|text| live.line(text));
+    if count == 0 {
+        return Err(Refused::new("none of the cells can be searched here"));
+    }
+    Ok(worst)
+}
+
+impl Walk {
+    /// Why a cell cannot be searched.
+    fn impossible(&self, stage: &Stage, cell: &CellPlan) -> Option<CellState> {
+        if let Some(reason) = &cell.skipped {
+            return Some(CellState::Skipped(reason.clone()));
+        }
+        if cell.engine.is_some() {
+            let text = "the lab's own load generator searches for the rate";
+            return Some(CellState::Skipped(text.into()));
+        }
+        if let Some(reason) = self.file.test[&cell.test].has_no_rate() {
+            return Some(CellState::Skipped(reason.into()));
+        }
+        self.missing(stage, cell).map(CellState::NotInstalled)
+    }
+
+    /// Searches one cell. What was measured becomes part of the result, even if the search did not end.
+    fn search_cell(
+        &mut self,
+        stage: &Stage,
+        cell: &CellPlan,
+        (goal, step): (&Goal, Duration),
+        live: &mut dyn Progress,
+    ) -> Result<Verdict, CellState> {
+        let mut pattern = Cell {
+            id: cell.id.clone(),
+            axes: cell.axes.clone(),
+            ..Cell::default()
+        };
+        let serving = match self.impossible(stage, cell) {
+            Some(state) => Err(state),
+            None => {
+                let serving = stage.serve(&self.file, cell, self.seed);
+                serving.map_err(CellState::DidNotStart)
+            }
+        };
+        let mut serving: Serving = match serving {
+            Ok(serving) => serving,
+            Err(state) => {
+                pattern.state = state.clone();
+                self.result.cells.push(pattern);
+                return Err(state);
+            }
+        };
+        let plan = serving.plan.clone();
+        let mut steps = Steps::new(plan, Some(serving.roots()), step, live);
+        steps.left = goal.length(step, self.file.load.duration);
+        let found = goal.search(&mut steps);
+        pattern.state = CellState::Measured;
+        let mut cells = overload::cells(&pattern, steps.taken);
+        let ended = serving.server.ended();
+        let response = serving.response.first_response();
+        serving.server.stop();
+        let log = serving.server.log();
+        for block in cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+            block.load.response = Some(response.clone());
+        }
+        let last = cells.last_mut().and_then(|cell| cell.blocks.last_mut());
+        if let Some(block) = last {
+            block.log = log;
+            if let Some(status) = &ended {
+                block.marks.push(Mark {
+                    kind: MarkKind::Ended,
+                    text: format!("the server ended with {status} during the search"),
+                });
+            }
+        }
+        self.result.cells.extend(cells);
+        match (found, ended) {
+            (Ok(verdict), None) => Ok(verdict),
+            (Ok(verdict), Some(status)) => Ok(Verdict {
+                words: format!("{}; the server ended with {status}", verdict.words),
+                completion: Completion::No,
+            }),
+            (Err(Refused(text)), _) => Err(CellState::DidNotStart(text)),
+        }
+    }
+}

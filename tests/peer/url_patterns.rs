@@ -1,0 +1,111 @@
+//! The matcher `url_pattern` compared with Caddy's: patterns of every form, each shown in a response header with its
+//! groups.
+
+use crate::peer::cases::{Case, Seen, always};
+
+const PATH_IS_NO_HOST: &str =
+    "Caddy reads a path that begins with two slashes as a host, which the client would choose";
+
+/// `name: "condition" "groups"` becomes a matcher and the header that shows whether it matches, and with which groups.
+macro_rules! asked {
+    ($($name:ident: $condition:literal $groups:literal,)*) => {
+        concat!($(
+            "\t@", stringify!($name), " ", $condition, "\n",
+            "\theader @", stringify!($name), " U-", stringify!($name), " \"yes ", $groups, "\"\n",
+        )*)
+    };
+}
+
+pub const URL_PATTERNS: Case = Case {
+    name: "url_patterns",
+    caddyfile: concat!(
+        ":PORT {\n",
+        asked! {
+            named: "url_pattern /books/:id" "{http.url_pattern.pathname.id}",
+            two: "url_pattern /:kind/:id" "{http.url_pattern.pathname.kind} {http.url_pattern.pathname.id}",
+            digits: "url_pattern /books/:id(\\d+)" "{http.url_pattern.pathname.id}",
+            unnamed: "url_pattern /books/(\\d+)" "{http.url_pattern.pathname.0}",
+            star: "url_pattern /files/*" "{http.url_pattern.pathname.0}",
+            star_end: "url_pattern /files/*.css" "{http.url_pattern.pathname.0}",
+            optional: "url_pattern /shop/:page?" "{http.url_pattern.pathname.page}",
+            many: "url_pattern /list/:items+" "{http.url_pattern.pathname.items}",
+            any: "url_pattern /list/:items*" "{http.url_pattern.pathname.items}",
+            group: "url_pattern \"/v1{/deep}?/x\"" "",
+            exact: "url_pattern /exact" "",
+            slash: "url_pattern /exact/" "",
+            query: "url_pattern /find?q=:q" "{http.url_pattern.search.q}",
+            query_star: "url_pattern /find?*" "{http.url_pattern.search.0}",
+            double: "url_pattern //books//:id" "{http.url_pattern.pathname.id}",
+            space: "url_pattern \"/sp ace\"" "",
+            umlaut: "url_pattern /ä/:x" "{http.url_pattern.pathname.x}",
+            folded: "url_pattern /Books/:Id {\n\tignore_case\n}" "{http.url_pattern.pathname.Id}",
+            unfolded: "url_pattern /Books/:Id" "{http.url_pattern.pathname.Id}",
+            host: "url_pattern http://site.test/books/:id" "{http.url_pattern.pathname.id}",
+            host_port: "url_pattern http://site.test:81/*" "{http.url_pattern.pathname.0}",
+            host_group: "url_pattern http://:sub.site.test/*" "{http.url_pattern.hostname.sub}",
+            host_star: "url_pattern http://*.test/books/*" "{http.url_pattern.hostname.0}",
+            scheme: "url_pattern https://site.test/*" "",
+            scheme_both: "url_pattern http{s}?://site.test/*" "",
+            ipv6: "url_pattern http://[\\:\\:1]/*" "",
+            based: "url_pattern /books/:id {\n\tbase_url http://site.test\n}" "{http.url_pattern.pathname.id}",
+            based_relative: "url_pattern books/:id {\n\tbase_url http://site.test/x/\n}" "{http.url_pattern.pathname.id}",
+            based_query: "url_pattern ?a=:b {\n\tbase_url http://site.test/find\n}" "{http.url_pattern.search.b}",
+            cel: "`url_pattern('/books/:id')`" "{http.url_pattern.pathname.id}",
+            cel_based: "`url_pattern('/books/:id', 'http://site.test')`" "",
+            cel_tls: "`!tls() && !tls('early_data') && !tls('complete') && !tls('any')`" "",
+        },
+        "\trespond ok\n}\n",
+    ),
+    requests: &[
+        "GET /",
+        "GET /books/7",
+        "GET /books/x",
+        "GET /books/",
+        "GET /books",
+        "GET /BOOKS/7",
+        "GET /books/7/8",
+        "GET /books/7?x=1",
+        "GET /books/a%20b",
+        "GET /books/a%2Fb",
+        "GET /books/%C3%A4",
+        "GET /books/a+b;c",
+        "GET /books/..%2fexact",
+        "GET /x/../books/7",
+        "GET //books//7",
+        "GET /books//7",
+        "GET /files/",
+        "GET /files/a/b.css",
+        "GET /shop",
+        "GET /shop/",
+        "GET /shop/2",
+        "GET /list",
+        "GET /list/a",
+        "GET /list/a/b/c",
+        "GET /v1/x",
+        "GET /v1/deep/x",
+        "GET /exact",
+        "GET /exact/",
+        "GET /find?q=a",
+        "GET /find?q=a%20b&c=d",
+        "GET /find?q=",
+        "GET /find?a=1",
+        "GET /find?",
+        "GET /find",
+        "GET /sp%20ace",
+        "GET /%C3%A4/y",
+        "GET /x/books/7 | Host: site.test",
+        "GET /find?a=1 | Host: site.test",
+        "GET /books/7 | Host: site.test",
+        "GET /books/7 | Host: SITE.test",
+        "GET /books/7 | Host: site.test:80",
+        "GET /books/7 | Host: site.test:81",
+        "GET /books/7 | Host: a.site.test",
+        "GET /books/7 | Host: a.b.site.test",
+        "GET /books/7 | Host: [::1]",
+        "GET /books/7 | Host: 127.0.0.1:80",
+        "GET http://site.test/books/7",
+        "POST /books/7 | body=x",
+    ],
+    known: Seen::Sometimes,
+    accepted: &[always("GET //books", "u-double", PATH_IS_NO_HOST)],
+};
