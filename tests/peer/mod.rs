@@ -25,6 +25,7 @@ mod nginx_sites;
 mod origins;
 mod peers;
 mod placeholders;
+mod redirects;
 mod sites;
 mod storage;
 mod templates;
