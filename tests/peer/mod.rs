@@ -5,6 +5,7 @@ mod adapt_cases;
 mod adapt_random;
 mod cases;
 mod certificates;
+mod documented;
 mod fastcgi;
 mod http;
 mod incremental;

@@ -56,13 +56,13 @@ fn plain_http_is_redirected_as_caddy_does() {
         let mut seen = Vec::new();
         for (program, name) in [(caddy.clone(), "caddy"), (peers::sluice(), "sluice")] {
             let peer = site.start_text(&program, "redirects", &text, name);
-            let answers = hosts.iter().map(|host| {
+            let responses = hosts.iter().map(|host| {
                 let response = http::ask(peer.port(), &format!("GET /x?y=1 | Host: {host}"));
                 let location = response.fields.get("location").cloned().unwrap_or_default();
                 let body = String::from_utf8_lossy(&response.body).into_owned();
                 (response.status, location, body)
             });
-            seen.push(answers.collect::<Vec<_>>());
+            seen.push(responses.collect::<Vec<_>>());
         }
         for (at, host) in hosts.iter().enumerate() {
             asked += 1;

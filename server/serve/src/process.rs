@@ -414,7 +414,7 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
             "another file system",
             remove,
         ),
-        // Whoever writes these relies on them: on access only with a certificate, or on another configuration.
+        // The author relies on these: on access only with a certificate, or on another configuration.
         (
             admin.is_some_and(|admin| admin.remote.is_some()),
             "admin.remote",
