@@ -8,6 +8,7 @@ use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, ask, exchange};
 use crate::harness::{MEMORY_STEPS, Server, Setup, eventually, free_port};
+use crate::upstream::Upstream;
 
 fn saying(word: &str) -> String {
     format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\trespond \"{word}\"\n}}\n")
@@ -170,5 +171,64 @@ fn many_reloads_leave_nothing_behind() {
     assert!(
         grown < 4 * 1024 + MEMORY_STEPS,
         "{memory} KiB grew by {grown} KiB"
+    );
+}
+
+/// As in nginx, `worker_shutdown_timeout` limits how long requests outlive a replaced configuration. Those of the new one
+/// and idle connections are not affected.
+#[test]
+fn requests_of_a_replaced_configuration_end_in_time() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let upstream = Upstream::start(move |mut wire| {
+        if wire.head().is_some() {
+            let _ = wire.try_send("HTTP/1.1 200 OK\r\n\r\nfirst");
+            let _ = released.lock().unwrap().recv();
+            let _ = wire.try_send("second");
+        }
+    });
+    let conf = |text: &str| {
+        format!(
+            "worker_shutdown_timeout 300ms;\nevents {{}}\nhttp {{ server {{ listen 127.0.0.1:{{port}};\n\
+             location / {{ return 200 {text}; }}\n\
+             location /slow {{ proxy_buffering off; proxy_pass http://127.0.0.1:{}; }} }} }}\n",
+            upstream.port
+        )
+    };
+    let setup = Setup::bare().args(&["--config", "nginx.conf"]);
+    setup.folder().write("nginx.conf", setup.fill(&conf("old")));
+    let server = setup.start();
+    let mut idle = Client::connect(server.port);
+    assert_eq!(idle.get("/").text(), "old");
+    let mut old = Client::connect(server.port);
+    old.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(old.head().unwrap().starts_with("HTTP/1.1 200"));
+    let text = conf("new").replace("{port}", &server.port.to_string());
+    server.folder.write("nginx.conf", text);
+    server.signal(Signal::Hangup);
+    eventually(
+        "the new configuration",
+        || ask(server.port, "/").text() == "new",
+        || server.stderr(),
+    );
+    // This request began with the new configuration, and goes on after the time of the old one.
+    let mut new = Client::connect(server.port);
+    new.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(new.head().unwrap().starts_with("HTTP/1.1 200"));
+    while old.byte().is_ok() {}
+    for _ in 0..2 {
+        let _ = release.send(());
+    }
+    let mut rest = Vec::new();
+    while let Ok(byte) = new.byte() {
+        rest.push(byte);
+        if rest.ends_with(b"second") {
+            break;
+        }
+    }
+    assert!(
+        rest.ends_with(b"second"),
+        "{}",
+        String::from_utf8_lossy(&rest)
     );
 }

@@ -177,6 +177,10 @@ const ACCEPTED: &[(&[u8], &str)] = &[
         "see above",
     ),
     (
+        b"GET http://a.test?x HTTP/1.1\r\nHost: b.test",
+        "the path of such a target is `/` (RFC 9112, section 3.2.1); nginx leaves `$request_uri` without one",
+    ),
+    (
         b"GET ftp://a.test/x HTTP/1.1\r\nHost: b.test",
         "the server answers for http and https only (RFC 9110, section 7.4)",
     ),

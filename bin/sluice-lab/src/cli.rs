@@ -12,7 +12,7 @@ use sluice_load::outcome::{Completion, Refused};
 
 use crate::interrupt::INTERRUPTED;
 use crate::{
-    audit, calibrate, doctor, export, hit, init, limit, report, run, serve, setup, shield,
+    agent, audit, calibrate, doctor, export, hit, init, limit, report, run, serve, setup, shield,
 };
 
 /// Honest benchmarks for any web server
@@ -43,6 +43,8 @@ enum Command {
     Break(Box<limit::BreakOptions>),
     /// Measure the load generator's own limits on this machine
     Calibrate(calibrate::Options),
+    /// Generate load for a coordinator on another machine (`hit --agent`)
+    Agent(agent::Options),
     /// Become another program that ends with the lab
     #[command(hide = true)]
     Shield(shield::Options),
@@ -88,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::FindLimit(options) => limit::find_limit(&options, &given),
         Command::Break(options) => limit::break_down(&options, &given),
         Command::Calibrate(options) => calibrate::run(&options),
+        Command::Agent(options) => agent::run(&options),
         Command::Shield(options) => shield::run(&options),
         Command::Sweep(options) => run::sweep(&options),
         Command::Setup(options) => setup::run(&options),

@@ -105,7 +105,7 @@ enum ImportScenario {
     },
 }
 
-/// Converts a description of requests to a scenario file, and reports what was left out.
+/// Converts a description of requests to a scenario file, and reports what it omits.
 fn import_scenario(from: &ImportScenario) -> Outcome {
     let text_of = |file: &Path| -> Result<(String, String), Refused> {
         let text = scenario::read_text(file).map_err(Refused)?;
@@ -120,7 +120,7 @@ fn import_scenario(from: &ImportScenario) -> Outcome {
             let (name, text) = text_of(file)?;
             let changes = match changes {
                 true => Changes::Take,
-                false => Changes::LeaveOut,
+                false => Changes::Omit,
             };
             (openapi::convert(&name, &text, changes), out)
         }

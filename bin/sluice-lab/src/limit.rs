@@ -143,6 +143,7 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
         (options.repeats.is_some(), "--repeats"),
         (!options.fail.is_empty(), "--fail"),
         (options.scenario.is_some(), "--scenario"),
+        (!options.agent.is_empty(), "--agent"),
     ] {
         if given {
             return Err(Refused::new(format!(

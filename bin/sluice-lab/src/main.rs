@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod audit;
 mod calibrate;
 mod cli;

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/abilities.rs"]
 mod abilities;
+mod agents;
 mod commands;
 mod everyday;
 mod run;

@@ -26,3 +26,6 @@ pub const VARIABLES_MAX: usize = 100;
 
 /// Ports of one `listen` with a range: each is a socket for each worker, and a mistyped range would take all there are.
 pub const LISTEN_PORTS_MAX: usize = 1024;
+
+/// Bytes of a health check response that `match` examines, as nginx documents.
+pub const HEALTH_RESPONSE_BYTES_MAX: i64 = 256 * 1024;

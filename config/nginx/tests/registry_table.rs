@@ -39,8 +39,9 @@ both.
 Regular expressions have the syntax of PCRE, on bytes: with lookaround, backreferences, named groups, atomic groups and possessive
 quantifiers; `$` also matches before a line feed at the end. Most run in linear time. Those with lookaround, backreferences or atomic
 groups use backtracking, and a match that needs more than a million steps is aborted: the response is 500, a `map` gives its
-default, and `sluice_patterns_given_up_total` counts it. Recursion, conditions, callouts, verbs such as `(*UTF8)` and Unicode
-properties are rejected ([why](../decisions/0017-patterns-of-nginx.md)).
+default, and `sluice_patterns_given_up_total` counts it. Properties (`\\p{Lu}`) are those of the Latin-1 character with the number
+of the byte, as with nginx. Recursion, conditions, callouts and verbs such as `(*UTF8)` are rejected
+([why](../decisions/0017-patterns-of-nginx.md)).
 
 ## Directives
 ";

@@ -286,14 +286,6 @@ fn with_no_age_each_change_shows_at_once() {
     fs::remove_file(folder.0.join("a")).unwrap();
     assert!(files.facts(&path, access, at(0)).is_err());
     assert!(missing(files.open(&path, access, at(0))));
-    // An unchanged file is read once.
-    folder.write("a", b"three");
-    folder.age("a", 1_000_000);
-    let first = opened(files.open(&path, access, at(0)));
-    assert!(Rc::ptr_eq(
-        &first,
-        &opened(files.open(&path, access, at(0)))
-    ));
 }
 
 #[test]

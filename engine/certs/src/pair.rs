@@ -9,6 +9,7 @@ use pki_types::pem::PemObject;
 use pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
+use sluice_net::tls::certificates_in;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -222,9 +223,7 @@ pub(crate) fn chain_from_pem(
         path: path.to_owned(),
         what,
     };
-    let chain = CertificateDer::pem_slice_iter(text)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| damaged(error.to_string()))?;
+    let chain = certificates_in(text).map_err(|error| damaged(error.to_string()))?;
     if chain.is_empty() {
         let has_key = contains(text, b"PRIVATE KEY-----");
         return Err(CertsError::NoCertificate {

@@ -155,6 +155,10 @@ pub const SPOOL_QUEUE_MAX: usize = 64;
 /// further bodies are forwarded without a file, at the pace of the receiver.
 pub const SPOOL_FILES_MAX: u64 = 8192;
 
+/// Names that are tried for one temporary file: files of earlier processes take some, and the numbers between attempts
+/// are far apart.
+pub const SPOOL_NAMES_TRIED_MAX: usize = 100;
+
 /// Total size of one worker's temporary files, beyond which it starts no further file. Single bodies have their own
 /// limit; this one keeps thousands of slow clients from filling a disk.
 pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;

@@ -64,7 +64,7 @@ pub enum Belief {
 }
 
 /// Data from a PROXY protocol header.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     /// The addresses of client and server, if the header is used.
     pub(crate) ends: Option<(Remote, SocketAddr)>,
@@ -90,7 +90,7 @@ pub(crate) async fn enter(
             .await
             .ok_or(io::ErrorKind::TimedOut)??,
     };
-    let Some(ends) = ends else {
+    let Some((ends, extensions)) = ends else {
         return Ok(Heard::default());
     };
     let (source, destination) = (canonical(ends.source), canonical(ends.destination));
@@ -104,13 +104,17 @@ pub(crate) async fn enter(
             addresses: Some(ProxiedAddresses {
                 source,
                 destination,
+                extensions,
             }),
         },
         Belief::Ignore | Belief::Reject | Belief::Skip => Heard::default(),
     })
 }
 
-async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
+/// The addresses, and the extensions of the header.
+type Told = (Ends, Box<[u8]>);
+
+async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Told>> {
     let mut seen = 0;
     let mut bytes = [0; HEADER_BYTES_MAX];
     loop {
@@ -123,9 +127,17 @@ async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
             (Beginning::Header { .. }, Belief::Reject) => Err(io::Error::other(
                 "a PROXY header from an address that is not allowed",
             )),
-            (Beginning::Header { length, ends }, _) => {
+            (
+                Beginning::Header {
+                    length,
+                    ends,
+                    extensions,
+                },
+                _,
+            ) => {
+                let extensions = bytes[extensions..length].into();
                 take(stream, length).await?;
-                Ok(ends)
+                Ok(ends.map(|ends| (ends, extensions)))
             }
         };
     }

@@ -155,6 +155,23 @@ impl Stream {
         }
     }
 
+    /// Ends both directions at once: whoever waits for the connection finds it closed.
+    pub fn shut_down(&self) {
+        let end = |socket: socket2::SockRef<'_>| {
+            // If it fails, the connection is closed already.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        };
+        match self {
+            Stream::Tcp(socket) => end(socket2::SockRef::from(socket)),
+            Stream::Unix(socket) => end(socket2::SockRef::from(socket)),
+            Stream::Tls(tls) => {
+                if let Some(socket) = tls.socket() {
+                    socket.shut_down();
+                }
+            }
+        }
+    }
+
     /// Writes all of `bytes`.
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {

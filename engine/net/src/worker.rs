@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::connection_slots::{self, ConnectionSlot, ConnectionSlots, NoFreeSlot};
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
+use crate::retirement::Retirement;
 use crate::timer::Timers;
 use crate::upstream_pool::{PoolSlot, UpstreamPool};
 
@@ -46,6 +47,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
+    /// Its connections, for requests that outlive their configuration.
+    pub(crate) retirement: Retirement,
     /// When the process will start to shut down, if that is known.
     pub stop_at: Cell<Option<Moment>>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,

@@ -9,14 +9,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluice_message::{Moment, Remote};
 use socket2::Socket;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
@@ -45,7 +44,7 @@ pub struct Workers<S: Service> {
 
 struct Handle<S: Service> {
     commands: mpsc::Sender<Command<S>>,
-    thread: JoinHandle<()>,
+    thread: std::thread::JoinHandle<()>,
     counters: Arc<Counters>,
 }
 
@@ -92,15 +91,30 @@ impl Conditions {
     }
 }
 
+/// What a worker is to do on its thread.
+pub type Task = Box<dyn FnOnce(&Rc<Worker>) + Send>;
+
+/// The addresses to listen on, with the sockets of new ones.
+type Plan<S> = Vec<(Listen<S>, Vec<Socket>)>;
+
+/// How long requests may outlive the configuration that they began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlive {
+    /// As long as they take.
+    Unlimited,
+    /// For this time; then their connections are closed.
+    For(Duration),
+}
+
 enum Command<S: Service> {
     /// Listen on exactly these addresses; new ones come with their sockets.
-    Apply(Vec<(Listen<S>, Vec<Socket>)>, std_mpsc::SyncSender<()>),
+    Apply(Plan<S>, Outlive, std_mpsc::SyncSender<()>),
     /// Send duplicates of all listening sockets.
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
     /// Record that the process will stop at this time.
     Announce(Moment),
     /// Do this on the thread of the worker.
-    Do(Box<dyn FnOnce(&Rc<Worker>) + Send>),
+    Do(Task),
     /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
@@ -173,6 +187,11 @@ impl<S: Service> Workers<S> {
     /// Makes the workers listen on exactly `wanted`. Addresses that were already in use keep their sockets, so no
     /// connection in the accept queue is lost. If an address cannot be bound, nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
+        self.replace(wanted, Outlive::Unlimited)
+    }
+
+    /// Like [`Workers::apply`]; `outlive` is for the requests of the configuration that is replaced.
+    pub fn replace(&mut self, wanted: Vec<Listen<S>>, outlive: Outlive) -> Result<(), BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Vec<Socket>>> = HashMap::new();
         for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
             let ours: Vec<&ListenAddr> = self.listening.iter().chain(sockets.keys()).collect();
@@ -204,7 +223,7 @@ impl<S: Service> Workers<S> {
             // A worker that is gone has nothing to apply; its panic shows when its thread is joined.
             if handle
                 .commands
-                .blocking_send(Command::Apply(plan, done))
+                .blocking_send(Command::Apply(plan, outlive, done))
                 .is_ok()
             {
                 let _ = wait.recv();
@@ -256,7 +275,7 @@ impl<S: Service> Workers<S> {
     }
 
     /// Does `task` on the thread of the first worker, for example to start what runs beside requests.
-    pub fn on_first(&self, task: Box<dyn FnOnce(&Rc<Worker>) + Send>) {
+    pub fn on_first(&self, task: Task) {
         if let Some(first) = self.handles.first() {
             // A worker that is gone serves nobody, so nothing has to run beside its requests.
             let _ = first.commands.blocking_send(Command::Do(task));
@@ -329,7 +348,7 @@ struct Running<S: Service> {
 
 /// The active listeners of an address, usually one, and the task that accepts for each.
 struct Listening<S: Service> {
-    doors: Vec<(Rc<Listener>, AbortHandle)>,
+    doors: Vec<(Rc<Listener>, JoinHandle<()>)>,
     slot: Rc<Slot<S>>,
 }
 
@@ -351,8 +370,13 @@ async fn run<S: Service>(
     };
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Apply(plan, done) => {
-                running.apply(plan);
+            Command::Apply(plan, outlive, done) => {
+                let closing = running.apply(plan);
+                running.retire(outlive);
+                // The sender removes the files of unix sockets that are closed then.
+                for closed in closing {
+                    let _ = closed.await;
+                }
                 let _ = done.send(());
             }
             Command::Lend(done) => {
@@ -388,7 +412,20 @@ impl<S: Service> Running<S> {
         doors.map(|(listener, _)| listener.copy()).collect()
     }
 
-    fn apply(&self, plan: Vec<(Listen<S>, Vec<Socket>)>) {
+    /// Closes connections whose requests outlive their configuration for too long.
+    fn retire(&self, outlive: Outlive) {
+        let worker = self.shared.worker.clone();
+        let generation = worker.retirement.replace();
+        if let Outlive::For(time) = outlive {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(time).await;
+                worker.retirement.close_older(generation);
+            });
+        }
+    }
+
+    /// Listens as planned. Returns the tasks that close the other listeners.
+    fn apply(&self, plan: Plan<S>) -> Vec<JoinHandle<()>> {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
         for (listen, sockets) in plan {
@@ -420,7 +457,7 @@ impl<S: Service> Running<S> {
                     let _ = listener.set(&settings);
                     let listener = Rc::new(listener);
                     let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
-                    let task = tokio::task::spawn_local(accepting).abort_handle();
+                    let task = tokio::task::spawn_local(accepting);
                     (listener, task)
                 })
                 .collect();
@@ -431,14 +468,17 @@ impl<S: Service> Running<S> {
         let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
         // One more, for the channel between nginx's master and worker processes.
         self.shared.worker.slots.keep_back(listeners + 1);
-        if before.is_empty() {
-            return;
+        let closing: Vec<_> = before
+            .into_values()
+            .map(|listening| {
+                listening.slot.retire();
+                tokio::task::spawn_local(listening.close(self.shared.clone()))
+            })
+            .collect();
+        if !closing.is_empty() {
+            self.shared.worker.timers.wake_idle();
         }
-        for (_, listening) in before {
-            listening.slot.retire();
-            tokio::task::spawn_local(listening.close(self.shared.clone()));
-        }
-        self.shared.worker.timers.wake_idle();
+        closing
     }
 
     async fn drain(&self, grace: Duration) -> u64 {
@@ -477,6 +517,10 @@ impl<S: Service> Listening<S> {
                     Err(_) => break,
                 }
             }
+        }
+        for (_, task) in self.doors {
+            // It was aborted; when it has ended, nothing holds the socket.
+            let _ = task.await;
         }
     }
 }

@@ -60,12 +60,14 @@ pub struct Judged {
 }
 
 /// The addresses of a connection in its PROXY protocol header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedAddresses {
     /// The client.
     pub source: SocketAddr,
     /// Where it connected to.
     pub destination: SocketAddr,
+    /// The extensions of the header, as they came.
+    pub extensions: Box<[u8]>,
 }
 
 /// An IP address as text, without memory of its own.

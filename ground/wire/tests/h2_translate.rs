@@ -1,4 +1,4 @@
-//! Translation between HTTP/2 and HTTP/1 with every byte at every position of a head. What one version's parser
+//! Translation between HTTP/2, HTTP/3 and HTTP/1 with every byte at every position of a head. What one version's parser
 //! accepts, the other's parser reads as the same message once it is encoded, and never as two messages or with a
 //! different header.
 
@@ -9,6 +9,7 @@ use sluice_wire::h1::{
 use sluice_wire::h2::{Client, ClientEvent, End, Event, Limits, OpenRefused, Server};
 
 use crate::feed_h2::*;
+use crate::feed_h3;
 
 /// A head as text, names without case, the fields that frame it left out.
 fn lines(fields: &Fields) -> String {
@@ -145,12 +146,18 @@ fn requests_keep_their_meaning_with_every_byte_at_every_place() {
     );
 }
 
-/// 1 if the request is taken, and then it is the same for all who read it after us.
+/// 1 if the request is taken, and then it is the same for all who read it after us. HTTP/3 takes the same requests.
 fn check_request(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    let over_h3 = feed_h3::read_request(&feed_h3::section(fields));
     let Some(head) = read_request(fields) else {
+        assert!(over_h3.is_none());
         return 0;
     };
     let expected = request_text(&head);
+    let over_h3 = over_h3.expect("HTTP/2 takes it");
+    assert_eq!(request_text(&over_h3), expected);
+    let again = feed_h3::request_over(&over_h3).expect("what came by HTTP/3 can go by it");
+    assert_eq!(request_text(&again), expected);
     let plain = through_h1(&head);
     assert_eq!(request_text(&plain), expected);
     let again = through_h2(&plain).expect("what came by HTTP/2 can go by it");
@@ -208,6 +215,8 @@ fn compare_request(head: &RequestHead, certain: bool) {
     let mut plain = RequestHead::default();
     let read = RequestDecoder::new().decode(&h1::Limits::DEFAULT, &bytes, &mut plain);
     let read = matches!(read, Ok(Progress::Complete { consumed, .. }) if consumed == bytes.len());
+    let over_h3 = feed_h3::request_over(head).map(|head| request_text(&head));
+    assert_eq!(over_h3, through_h2(head).map(|head| request_text(&head)));
     match through_h2(head) {
         Some(found) => {
             assert!(read, "{}", text(&bytes));
@@ -286,9 +295,13 @@ fn check_response(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
         1,
         &block(fields),
     ));
+    let over_h3 = feed_h3::read_response(&feed_h3::section(fields));
+    let over_h3 = over_h3.map(|head| response_text(&head));
     let Some(head) = read_response(&mut asking(Method::Get), &bytes) else {
+        assert_eq!(over_h3, None);
         return 0;
     };
+    assert_eq!(over_h3, Some(response_text(&head)));
     let mut bytes = Vec::new();
     let framing = BodyFraming::Chunked;
     h1::encode_response_head(
@@ -356,6 +369,8 @@ fn responses_that_we_make_are_the_same_in_both_versions() {
                 "{}",
                 text(&name)
             );
+            let over_h3 = feed_h3::response_over(status, &fields, framing, DATE);
+            assert_eq!(response_text(&over_h3), response_text(&plain));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::feed;
 use crate::feed_fastcgi;
 use crate::feed_h2;
+use crate::feed_h3;
 use crate::feed_proxy;
 use crate::feed_python;
 use crate::feed_websocket;
@@ -69,6 +70,21 @@ fn http2_from_servers() {
 #[test]
 fn header_blocks() {
     replay("hpack", feed_h2::check_hpack);
+}
+
+#[test]
+fn http3_messages() {
+    replay("h3_message", feed_h3::check_message);
+}
+
+#[test]
+fn http3_control_streams() {
+    replay("h3_control", feed_h3::check_control);
+}
+
+#[test]
+fn http3_field_sections() {
+    replay("qpack", feed_h3::check_qpack);
 }
 
 #[test]

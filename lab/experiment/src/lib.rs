@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod agent;
 pub mod builtin;
 pub mod calibrate;
 pub mod cell_filter;
@@ -22,6 +23,7 @@ pub mod plan;
 mod ports;
 mod position;
 pub mod progress;
+mod readiness;
 pub mod rerun;
 pub mod run;
 pub mod scenario;

@@ -20,3 +20,34 @@ pub const OPEN_CLIENTS: usize = 1_000;
 
 /// Longest scenario.
 pub const SCENARIO_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Message between a coordinator and an agent that has proved the token: requests with the bodies that are compared, and
+/// the histograms and series of a load.
+pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Message before that: a version, random numbers, a proof.
+pub const GREETING_BYTES_MAX: usize = 4096;
+
+/// Time for the proof of the token.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Connections to an agent that have not proved the token yet; further ones are closed.
+pub const GREETINGS_MAX: usize = 16;
+
+/// Agents of one load.
+pub const AGENTS_MAX: usize = 64;
+
+/// Round trips for comparing clocks: the shortest counts.
+pub const CLOCK_PINGS: usize = 16;
+
+/// Interval at which an agent reports that it is alive.
+pub const ALIVE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// An agent that is silent for this long is lost. A saturated machine may delay a report by seconds.
+pub const SILENCE_MAX: Duration = Duration::from_secs(20);
+
+/// An agent without an order to begin ends its load after this long: the coordinator waits for the slowest of its agents.
+pub const BEGIN_MAX: Duration = Duration::from_secs(180);
+
+/// Time between the order to begin and the beginning, so that it arrives before it.
+pub const BEGIN_NOTICE: Duration = Duration::from_millis(250);

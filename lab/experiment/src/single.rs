@@ -43,6 +43,24 @@ pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<
     Ok(block)
 }
 
+/// The same with a load that others generate.
+pub fn block_by(
+    plan: &Plan,
+    number: usize,
+    live: &mut dyn Progress,
+    drive: impl FnOnce(&mut dyn FnMut(Stage)) -> io::Result<Load>,
+) -> io::Result<Block> {
+    let roots = Roots {
+        subject: server(&plan.target),
+        backend: Vec::new(),
+    };
+    let started = SystemTime::now();
+    let sampled = sampled(&roots, live, drive)?;
+    let mut block = block_from(sampled, &roots, number, started);
+    block.marks = marks::marks(&without_foreign(&block), None);
+    Ok(block)
+}
+
 /// The same with the costs of these processes.
 pub(crate) fn block_of(
     plan: &Plan,
@@ -51,18 +69,27 @@ pub(crate) fn block_of(
     live: &mut dyn Progress,
 ) -> io::Result<Block> {
     let started = SystemTime::now();
-    let (load, samples, window) = load_and_watch(plan, roots, live)?;
+    let sampled = load_and_watch(plan, roots, live)?;
+    let mut block = block_from(sampled, roots, number, started);
+    block.marks = marks::marks(&block, None);
+    Ok(block)
+}
+
+fn block_from(
+    (load, samples, window): Sampled,
+    roots: &Roots,
+    number: usize,
+    started: SystemTime,
+) -> Block {
     let known = !roots.subject.is_empty();
-    let mut block = Block {
+    Block {
         number,
         position: number,
         started_unix_ms: unix_ms(started),
         load,
         resources: known.then(|| samples.over(window.0, window.1)),
         ..Block::default()
-    };
-    block.marks = marks::marks(&block, None);
-    Ok(block)
+    }
 }
 
 /// Without the CPU time of other processes: the target's own upstreams may be among them, so it does not show that

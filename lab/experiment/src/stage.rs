@@ -18,6 +18,7 @@ use super::marks;
 use super::plan::CellPlan;
 use super::ports::free_ports;
 use crate::progress::Progress;
+use crate::readiness::{READY_MAX, READY_PAUSE, ready};
 use crate::single::{Sampled, load_and_watch, tool_and_watch};
 use sluice_load::backend::{Corpus, read_counts};
 use sluice_load::generator::Plan;
@@ -35,12 +36,6 @@ use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, wor
 use sluice_load::random::made_body;
 use sluice_load::result::{Asked, BackendCounts, Block, CellState, ConfigText, Mode};
 use sluice_load::sample::{self, Roots};
-
-/// How long a server may take to its first expected response.
-const READY_MAX: Duration = Duration::from_secs(15);
-
-/// Pause between two readiness checks.
-const READY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Maximum delay until an upstream's counters are in its file.
 const COUNTS_SETTLE: Duration = Duration::from_millis(120);
@@ -605,6 +600,7 @@ impl Stage {
                 slow_bytes_per_s: file.load.slow_rate,
             },
             interrupt: self.interrupt.clone(),
+            barrier: None,
         };
         if let Some(scenario) = &test.loaded {
             scenario.probe(&plan.target)?;
@@ -731,59 +727,6 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
         let value = cell.axes.get(axis).map_or("", String::as_str);
         values.split('|').any(|wanted| wanted == value)
     })
-}
-
-/// Waits until a server sends the expected response.
-fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
-    let begin = Instant::now();
-    let expect = &plan.requests[0].expect;
-    loop {
-        let wrong = match kind::ask(plan) {
-            Ok(response) => match wrong(expect, &response) {
-                None => return Ok(response),
-                Some(wrong) => wrong,
-            },
-            Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
-        };
-        if let Some(status) = server.ended() {
-            return Err(format!(
-                "it ended with {status}{}",
-                server_words(&server.log())
-            ));
-        }
-        if begin.elapsed() > READY_MAX || plan.interrupt.is_set() {
-            return Err(format!(
-                "no correct response after {:.0?}: {wrong}{}",
-                begin.elapsed(),
-                server_words(&server.log())
-            ));
-        }
-        thread::sleep(READY_PAUSE);
-    }
-}
-
-fn server_words(log: &[String]) -> String {
-    match log.last() {
-        Some(last) => format!("; last log line: {last}"),
-        None => String::new(),
-    }
-}
-
-fn wrong(expect: &Expect, response: &Probe) -> Option<String> {
-    if response.status != expect.status {
-        return Some(format!(
-            "status {} instead of {}",
-            response.status, expect.status
-        ));
-    }
-    match &expect.body {
-        BodyExpect::Exact { bytes, .. } if **bytes != *response.body => Some(format!(
-            "another body: {} bytes instead of {}",
-            response.body.len(),
-            bytes.len()
-        )),
-        BodyExpect::Exact { .. } | BodyExpect::Length(_) | BodyExpect::Any => None,
-    }
 }
 
 fn difference(

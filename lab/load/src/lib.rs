@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod combine;
 pub mod fitness;
 pub mod generator;
 pub mod machine;

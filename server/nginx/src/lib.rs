@@ -4,6 +4,7 @@
 pub mod access;
 pub mod addition;
 mod autoindex;
+pub mod body_file;
 mod browser;
 mod build;
 mod captures;
@@ -34,6 +35,7 @@ pub mod mirror;
 mod pages;
 pub mod pass;
 mod piece;
+pub mod post_action;
 pub mod proxy;
 pub mod proxy_store;
 pub mod ranges;

@@ -24,6 +24,12 @@ pub const MIRROR_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// dropped to bound memory.
 pub const MIRRORS_MAX: usize = 1024;
 
+/// Requests in flight per worker that follow others (`post_action`). Further ones are dropped to bound memory.
+pub const POST_ACTIONS_MAX: usize = 1024;
+
+/// Bytes of a request body written to a file or read from it at a time (`client_body_in_file_only`).
+pub const BODY_FILE_PIECE_BYTES: usize = 64 * 1024;
+
 /// Bytes of request bodies that one worker holds for mirrored requests.
 pub const MIRROR_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -10,6 +10,7 @@ use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config, Named
 use sluice_route::placeholder::NginxKey;
 use sluice_route::{Key, Template, Unknown};
 
+use crate::state::NginxContext;
 use sluice_observe::log::{Head, Kept, Log, NamedLine, Route, Severity, Target};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::{Exchange, Late};
@@ -19,6 +20,8 @@ use sluice_pipeline::values::{At, expand_path, expanded, is_set};
 
 struct Lines {
     lines: Vec<Arc<Line>>,
+    /// Whether subrequests are logged.
+    subrequests: bool,
 }
 
 #[derive(Debug)]
@@ -85,7 +88,10 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
         .iter()
         .map(line)
         .collect::<Result<_, Refusal>>()?;
-    Ok(Box::new(Lines { lines }))
+    Ok(Box::new(Lines {
+        lines,
+        subrequests: config.subrequests,
+    }))
 }
 
 impl File {
@@ -149,6 +155,9 @@ fn log_path(text: &Template, exchange: &Exchange) -> PathBuf {
 
 impl Handler for Lines {
     fn serve(&self, exchange: &mut Exchange) -> Step {
+        if !self.subrequests && exchange.context.nginx().is_subrequest() {
+            return Step::Next;
+        }
         let lines = self.lines.iter().map(|line| line.clone() as Arc<dyn Late>);
         exchange.context.log.late.extend(lines);
         Step::Next

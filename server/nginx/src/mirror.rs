@@ -166,7 +166,7 @@ impl Mirror {
 }
 
 /// Reads the response to a copy up to a size limit.
-async fn read_on(response: &mut dyn BodyStream) {
+pub(super) async fn read_on(response: &mut dyn BodyStream) {
     let mut left = MIRROR_RESPONSE_BYTES_MAX;
     loop {
         let count = poll_fn(|cx| response.poll_data(cx).map_ok(<[u8]>::len)).await;

@@ -1,5 +1,6 @@
 //! Routing state of a request among virtual servers and locations.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::captures::Captures;
 use super::connection_zone::Held as Counted;
 use super::groups::found_or_fails;
 use super::piece::Piece;
+use super::post_action::PostAction;
 use super::ssi::page_state::Shared as Pages;
 use super::user_id_value::Known;
 use sluice_handlers::filters::encode::Counts;
@@ -506,6 +508,10 @@ pub struct Occasional {
     pub(super) explained: Vec<ExplainedLine>,
     /// The trailers added to the response.
     pub(super) trailers: Fields,
+    /// The file that holds the request body.
+    pub(super) body_file: Option<Arc<Path>>,
+    /// The request that follows, and the scope that has it.
+    pub(super) post_action: Option<(u32, Arc<PostAction>)>,
 }
 
 /// An upstream address that contains variables, after expansion.
@@ -536,6 +542,8 @@ impl Empty for Occasional {
             charset_of_page: Vec::new(),
             explained: Vec::new(),
             trailers: Fields::new(),
+            body_file: None,
+            post_action: None,
         };
         &EMPTY
     }
@@ -558,6 +566,8 @@ impl Empty for Occasional {
         self.charset_of_page.clear();
         self.explained.clear();
         self.trailers.clear();
+        self.body_file = None;
+        self.post_action = None;
         for text in [dial, host, uri] {
             text.clear();
         }

@@ -39,6 +39,9 @@ pub fn begin(exchange: &mut Exchange, path: &[u8]) -> Exchange {
     std::mem::swap(&mut context.vars, &mut exchange.context.vars);
     context.set_tables(exchange.context.tables());
     *context.nginx_mut() = state_for(exchange.context.nginx());
+    if let Some(path) = exchange.context.occasional().body_file.clone() {
+        context.occasional_mut().body_file = Some(path);
+    }
     Of {
         req,
         body: RequestBody::None,
@@ -72,6 +75,9 @@ pub fn apart(exchange: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exc
     copy.started = exchange.started;
     copy.context = exchange.context.apart();
     *copy.context.nginx_mut() = state_for(exchange.context.nginx());
+    if copy.context.occasional().post_action.is_some() {
+        copy.context.occasional_mut().post_action = None;
+    }
     if copy.context.occasional().slice.is_some() {
         copy.context.occasional_mut().slice = None;
     }

@@ -1,6 +1,7 @@
 //! nginx variables that no Caddy placeholder provides.
 
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
@@ -12,6 +13,7 @@ use sluice_net::sys::tcp_info::tcp_info;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey, TlsKey};
 use sluice_route::values::origin_form;
 use sluice_route::{Found, Provenance};
+use sluice_wire::proxy_protocol::{find, ssl_verify};
 
 use super::shown::{join, seconds, show};
 use super::state::{RequestState, State, Subject};
@@ -292,6 +294,16 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
                 out.extend_from_slice(IpText::new(end.ip()).as_bytes());
             }
         }
+        NginxKey::ProxyExtension(name) => {
+            if let Some(addresses) = &exchange.conn.facts.proxied {
+                proxy_protocol_extension(&addresses.extensions, name, out);
+            }
+        }
+        NginxKey::RequestBodyFile => {
+            if let Some(path) = &exchange.context.occasional().body_file {
+                out.extend_from_slice(path.as_os_str().as_bytes());
+            }
+        }
         NginxKey::ProxyPort | NginxKey::ProxyServerPort => {
             if let Some(end) = proxy_protocol_end(exchange, key) {
                 show(out, format_args!("{}", end.port()));
@@ -300,6 +312,17 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
         _ => return of_message(exchange, key, out),
     }
     Found::Known
+}
+
+/// An extension of a PROXY protocol header.
+fn proxy_protocol_extension(extensions: &[u8], name: &str, out: &mut Vec<u8>) {
+    if name == "ssl_verify" {
+        if let Some(result) = ssl_verify(extensions) {
+            show(out, format_args!("{result}"));
+        }
+        return;
+    }
+    out.extend_from_slice(find(extensions, name).unwrap_or_default());
 }
 
 /// The source or destination reported by the PROXY protocol.

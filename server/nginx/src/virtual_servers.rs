@@ -5,7 +5,7 @@
 use sluice_message::{ConnInfo, Method, Status};
 use sluice_net::{ClientLimits, Completion, Ending, Failure, Refused, Settings, Side};
 
-use super::{Tree, client_timeouts};
+use super::{Tree, client_timeouts, post_action};
 use crate::state::NginxContext;
 use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
@@ -52,22 +52,10 @@ impl VirtualServers for Tree {
         exchange.context.log.is_logged = true;
     }
 
-    /// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.
+    /// Sets the status that nginx logs, and starts the request that follows.
     fn ended(&self, exchange: &mut Exchange, completion: &Completion) {
-        let Ending::Failed(failure) = &completion.ending else {
-            return;
-        };
-        if failure.side != Side::Client {
-            return;
-        }
-        self.client_gone(exchange, Some(failure));
-        if completion.bytes_sent == 0 {
-            let status = match failure.is_slow_client() {
-                true => Some(Status::REQUEST_TIMEOUT),
-                false => Status::new(CLIENT_LEFT),
-            };
-            exchange.res.status = status.unwrap_or(exchange.res.status);
-        }
+        self.note_ending(exchange, completion);
+        post_action::begin(self, exchange, completion);
     }
 
     fn notes_of(&self, exchange: &Exchange) -> Option<usize> {
@@ -89,6 +77,26 @@ impl VirtualServers for Tree {
 
     fn settings(&self, common: &Settings) -> (Settings, Option<Vec<Settings>>) {
         client_timeouts::per_server(self, common)
+    }
+}
+
+impl Tree {
+    /// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.
+    fn note_ending(&self, exchange: &mut Exchange, completion: &Completion) {
+        let Ending::Failed(failure) = &completion.ending else {
+            return;
+        };
+        if failure.side != Side::Client {
+            return;
+        }
+        self.client_gone(exchange, Some(failure));
+        if completion.bytes_sent == 0 {
+            let status = match failure.is_slow_client() {
+                true => Some(Status::REQUEST_TIMEOUT),
+                false => Status::new(CLIENT_LEFT),
+            };
+            exchange.res.status = status.unwrap_or(exchange.res.status);
+        }
     }
 }
 

@@ -84,6 +84,20 @@ pub fn end(
     }
 }
 
+/// Logs the end of a subrequest, if handlers have asked for that. It is not counted.
+pub fn end_subrequest(exchange: &mut Exchange) {
+    if !exchange.context.dialect.is_subrequest() || exchange.context.log.late.is_empty() {
+        return;
+    }
+    exchange.context.log.is_complete = true;
+    for late in std::mem::take(&mut exchange.context.log.late)
+        .into_iter()
+        .rev()
+    {
+        late.add(exchange);
+    }
+}
+
 /// Logs why a request failed; this is never shown to clients.
 fn log_error(
     log: &Log,

@@ -10,7 +10,7 @@ use crate::context::Exchange;
 
 /// A server that handlers can make subrequests to.
 pub trait Subrequests: Send + Sync {
-    /// Runs a subrequest and returns the response body; the head is in `exchange.res`. Subrequests are neither logged nor
+    /// Runs a subrequest and returns the response body; the head is in `exchange.res`. Subrequests are not
     /// counted, because the request that they belong to is. Interim responses of upstreams are not sent to the client.
     fn fetch<'a>(&'a self, exchange: &'a mut Exchange) -> Pin<Box<dyn Future<Output = Body> + 'a>>;
 }

@@ -81,6 +81,8 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::NginxGunzip(config) => sluice_server_nginx::gunzip::build(config, builder),
         Config::NginxGzip(config) => sluice_server_nginx::gzip::build(config, builder),
         Config::NginxLog(config) => sluice_server_nginx::log::build(config, builder),
+        Config::NginxBodyFile(config) => sluice_server_nginx::body_file::build(config, builder),
+        Config::NginxPostAction(config) => sluice_server_nginx::post_action::build(config, builder),
         Config::NginxMirror(config) => sluice_server_nginx::mirror::build(config, builder),
         Config::NginxPass(config) => sluice_server_nginx::pass::build(config, builder),
         Config::NginxSlice(config) => sluice_server_nginx::slice::build(config, builder),

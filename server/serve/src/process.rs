@@ -12,7 +12,7 @@ use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
 use sluice_net::{
-    Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, SecondFile, Workers, clock,
+    Conditions, ConnectionLimit, Listen, ListenAddr, Outlive, Protocols, SecondFile, Workers, clock,
 };
 
 use crate::explain::Explainer;
@@ -157,7 +157,7 @@ impl Server {
         let plan_before = self.options.log.plan();
         let connections_max = connections_max(&self.options, &built);
         self.options.log.replace(built.plan);
-        if let Err(error) = self.workers.apply(built.listens) {
+        if let Err(error) = self.workers.replace(built.listens, outlive(&self.config)) {
             self.options.log.replace(plan_before);
             let refusal = Refusal::new(error.to_string()).with_help(error.help());
             return Err(vec![refusal]);
@@ -247,6 +247,13 @@ impl Server {
         self.recorder.finish_exports(EXPORTS_TIMEOUT);
         cut_off
     }
+}
+
+/// How long requests of `config` may go on once it is replaced: its drain timeout, if it has one of its own.
+fn outlive(config: &Config) -> Outlive {
+    let http = config.apps.http.as_ref();
+    let given = http.and_then(|http| given(http.grace_period));
+    given.map_or(Outlive::Unlimited, Outlive::For)
 }
 
 /// How long Python applications may take to shut down (lifespan), once they have no requests any more.

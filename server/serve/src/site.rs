@@ -203,8 +203,12 @@ impl Subrequests for Site {
     fn fetch<'a>(&'a self, exchange: &'a mut Exchange) -> Pin<Box<dyn Future<Output = Body> + 'a>> {
         Box::pin(async move {
             let worker = exchange.worker.clone();
-            let mut responded = pin!(self.responded(exchange));
-            poll_fn(|cx| worker.interims.apart(|| responded.as_mut().poll(cx))).await
+            let body = {
+                let mut responded = pin!(self.responded(exchange));
+                poll_fn(|cx| worker.interims.apart(|| responded.as_mut().poll(cx))).await
+            };
+            record::end_subrequest(exchange);
+            body
         })
     }
 }

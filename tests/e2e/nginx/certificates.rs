@@ -223,3 +223,25 @@ fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
         }
     }
 }
+
+/// A file of `openssl x509 -trustout`: the certificate is followed by data about purposes.
+#[test]
+fn certificates_with_other_labels_are_served() {
+    if !has_openssl() {
+        return;
+    }
+    let (server, folder, [own, _]) = by_name("");
+    let made = write(&folder, "b", "b.test", &new_key());
+    let path = |name: &str| folder.path().join(name);
+    let output = Command::new("openssl")
+        .args(["x509", "-trustout", "-addtrust", "serverAuth", "-in"])
+        .arg(path("b.crt"))
+        .output()
+        .expect("it starts");
+    let pem = text(&output.stdout);
+    assert!(pem.contains("BEGIN TRUSTED CERTIFICATE"), "{pem}");
+    server.folder.write("b.test.crt", pem);
+    server.folder.write("b.test.key", folder.read("b.key"));
+    let client = client(&[&own, &made], &TLS13);
+    assert_eq!(shown(&server, &client, "b.test"), Some(made));
+}

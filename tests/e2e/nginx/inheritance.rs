@@ -81,7 +81,7 @@ fn methods_that_nothing_serves_are_refused_everywhere() {
     for (start, expected) in [
         ("TRACE /", 405),
         ("TRACE /up", 405),
-        ("CONNECT a.test:443", 405),
+        ("CONNECT a.test:443", 400),
         ("OPTIONS *", 400),
         ("get /", 400),
         ("GeT /up", 400),

@@ -2,6 +2,7 @@
 
 mod aborts;
 mod addition;
+mod after_requests;
 mod auth;
 mod buffering;
 mod cache;

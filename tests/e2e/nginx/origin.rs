@@ -178,6 +178,41 @@ return 200 "$remote_addr $proxy_protocol_addr $proxy_protocol_port $proxy_protoc
     }
 }
 
+/// Extensions of a PROXY protocol header, by the names and numbers of nginx's documentation.
+#[test]
+fn extensions_of_the_proxy_protocol_are_variables() {
+    let conf = r#"
+events {}
+http {
+server { listen 127.0.0.1:{port} proxy_protocol;
+return 200 "$proxy_protocol_tlv_authority $proxy_protocol_tlv_0x02 $proxy_protocol_tlv_alpn|$proxy_protocol_tlv_ssl_verify $proxy_protocol_tlv_ssl_cn $proxy_protocol_tlv_ssl_0x22|$proxy_protocol_tlv_ssl_cipher|$proxy_protocol_addr"; }
+}
+"#;
+    let tlv = |kind: u8, value: &str| {
+        let length = u8::try_from(value.len()).expect("it is short");
+        format!("{}\0{}{value}", char::from(kind), char::from(length))
+    };
+    let header = |extensions: &str| {
+        let addresses = "\x0a\0\0\x07\x0a\0\0\x08\x10\x10\x01\x7b";
+        let length = u8::try_from(addresses.len() + extensions.len()).expect("it is short");
+        let length = char::from(length);
+        format!("\r\n\r\n\0\r\nQUIT\n\x21\x11\0{length}{addresses}{extensions}")
+    };
+    let server = setup(conf).start();
+    let ssl = format!("\x01\0\0\0\x07{}", tlv(0x22, "client"));
+    let all = format!("{}{}", tlv(2, "a.example"), tlv(0x20, &ssl));
+    for (extensions, expected) in [
+        (&*all, "a.example a.example |7 client client||10.0.0.7"),
+        ("", "  |  ||10.0.0.7"),
+        ("\x02\0\x70cut off", "  |  ||10.0.0.7"),
+    ] {
+        let said = after(server.port, &header(extensions));
+        assert_eq!(said.as_deref(), Some(expected), "{extensions:?}");
+    }
+    let text = after(server.port, "PROXY TCP4 10.0.0.7 10.0.0.8 1 2\r\n");
+    assert_eq!(text.as_deref(), Some("  |  ||10.0.0.7"));
+}
+
 #[test]
 fn the_proxy_protocol_names_clients_below_the_location_that_believes_it() {
     let conf = r#"

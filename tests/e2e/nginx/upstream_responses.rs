@@ -255,12 +255,12 @@ fn applications_are_dialled_from_an_address() {
         while respond(&mut wire, bytes.as_bytes()).is_some() {}
     });
     let place = |kind: &str, address: &str| {
-        format!(
-            "location /{kind} {{ {kind}_pass {address}; {kind}_bind 127.0.0.4; {kind}_socket_rcvbuf 64k; {kind}_socket_sndbuf 32k; }}\n"
-        )
+        format!("location /{kind} {{ {kind}_pass {address}; {kind}_bind 127.0.0.4; }}\n")
     };
+    let buffers = "fastcgi_socket_rcvbuf 64k; fastcgi_socket_sndbuf 32k; scgi_socket_rcvbuf 64k; scgi_socket_sndbuf 32k; \
+                   uwsgi_socket_rcvbuf 64k; uwsgi_socket_sndbuf 32k; proxy_socket_rcvbuf 64k; proxy_socket_sndbuf 32k;\n";
     let lines = format!(
-        "{}{}{}{}",
+        "{buffers}{}{}{}{}",
         place("fastcgi", &format!("127.0.0.1:{}", fastcgi.port)),
         place("scgi", &format!("127.0.0.1:{}; scgi_param A b", scgi.port)),
         place(

@@ -6,6 +6,7 @@ use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use super::{setup, start};
+use crate::client::exchange;
 use crate::h2::peer::{INITIAL_WINDOW, Peer, SETTINGS};
 use crate::harness::{Server, free_port};
 use crate::tls;
@@ -121,4 +122,24 @@ fn tcpinfo_variables_exist_over_tcp_only() {
     std::io::Write::write_all(&mut stream, request.as_bytes()).expect("it is there");
     let said = std::io::read_to_string(stream).expect("an answer");
     assert!(said.ends_with("\r\n\r\n   "), "{said}");
+}
+
+/// Variables that nginx has since 1.25 and 1.29, as its documentation describes them.
+#[test]
+fn ports_of_requests_and_http_3_are_variables() {
+    let server = start(
+        "return 200 \"[$http3][$request_port][$is_request_port]\";",
+        &[],
+    );
+    for (head, expected) in [
+        ("GET / HTTP/1.1\r\nHost: a.test:8080\r\n", "[][8080][:]"),
+        ("GET / HTTP/1.1\r\nHost: a.test\r\n", "[][][]"),
+        (
+            "GET http://a.test:81/ HTTP/1.1\r\nHost: a.test:82\r\n",
+            "[][81][:]",
+        ),
+    ] {
+        let response = exchange(server.port, format!("{head}Connection: close\r\n\r\n"));
+        assert_eq!(response.text(), expected, "{head}");
+    }
 }

@@ -1,5 +1,6 @@
 //! `lab hit`: loads one URL and reports the results. A better wrk or hey for a single target.
 
+mod drive;
 mod mix;
 mod options;
 mod repeats;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use options::Options;
 
+use self::drive::Driver;
 use crate::interrupt::on_signal;
 use crate::live::Live;
 use sluice_experiment::adapter::{self, Task};
@@ -56,8 +58,8 @@ pub fn run(options: &Options) -> Outcome {
         None => {
             let mut live = Live::new();
             single::view(&plan, &mut live, Duration::ZERO);
-            single::block(&plan, 0, &mut live)
-                .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?
+            let mut driver = Driver::connect(options)?;
+            driver.block(options, &plan, 0, &mut live)?
         }
     };
     // Ctrl-C reaches another program as well, which then prints what it has.
@@ -283,6 +285,7 @@ fn plan(
             slow_bytes_per_s: options.slow_rate,
         },
         interrupt: Interrupt::default(),
+        barrier: None,
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use sluice_experiment::adapter::Tool;
+use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::thresholds::FailIf;
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
@@ -142,6 +143,12 @@ pub struct Options {
     /// Use an external load generator: ab, h2load, hey, k6, oha, vegeta or wrk, if it is installed
     #[arg(long, value_name = "PROGRAM", value_parser = Tool::of_name)]
     pub engine: Option<Tool>,
+    /// Divide the load between agents: HOST:PORT, ssh:HOST, command:WORDS or local (repeatable)
+    #[arg(long, value_name = "AGENT", conflicts_with_all = ["engine", "unix", "requests", "cpus", "websocket", "sse", "idle", "slow"])]
+    pub agent: Vec<AgentSpec>,
+    /// File with the token of the agents (default: the variable SLUICE_LAB_TOKEN)
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub token_file: Option<PathBuf>,
     /// Allow hosts other than this one
     #[arg(long)]
     pub i_own_this_host: bool,

@@ -11,6 +11,7 @@ use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Block, Cell, RunResult};
 use sluice_report::compare::compare;
 
+use super::drive::Driver;
 use super::{Options, prepare, text, write};
 use crate::live::Live;
 
@@ -24,6 +25,8 @@ struct Target {
 /// Loads the targets in turn, the other way round in every second block, so that what drifts cancels out.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Outcome {
     let mut targets = targets(options, interrupt)?;
+    let mut driver = Driver::connect(options)?;
+    let mut lost = None;
     let (started, began) = (SystemTime::now(), Instant::now());
     let blocks = options.blocks();
     'all: for number in 0..blocks {
@@ -36,10 +39,15 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Outcome {
             let mut live = Live::new();
             let behind = target.plan.duration * (blocks - number - 1) as u32;
             single::view(&target.plan, &mut live, behind);
-            let measured = single::block(&target.plan, number, &mut live);
+            let measured = driver.block(options, &target.plan, number, &mut live);
             drop(live);
-            let mut block = measured
-                .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
+            let mut block = match measured {
+                Ok(block) => block,
+                Err(error) => {
+                    lost = Some((number, error));
+                    break 'all;
+                }
+            };
             block.load.response = Some(target.response.first_response());
             print!(
                 "{}",
@@ -52,7 +60,11 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Outcome {
             target.blocks.push(block);
         }
     }
-    let result = result(&targets, started, began.elapsed());
+    let mut result = result(&targets, started, began.elapsed());
+    if let Some((number, Refused(error))) = &lost {
+        let note = format!("block {} failed and has no figures: {error}", number + 1);
+        result.notes.push(note);
+    }
     for cell in &result.cells {
         print!("\n{}", text::summary(cell));
     }
@@ -66,6 +78,14 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Outcome {
     if let Some(path) = &options.json {
         write(path, &result)?;
     }
+    if let Some((number, Refused(error))) = lost {
+        return Err(Refused(format!("block {} failed: {error}", number + 1)));
+    }
+    verdict(options, interrupt, &result)
+}
+
+/// Whether conditions failed, or a target never responded.
+fn verdict(options: &Options, interrupt: &Interrupt, result: &RunResult) -> Outcome {
     let mut failed = false;
     for cell in result.cells.iter().filter(|cell| !cell.blocks.is_empty()) {
         failed |= text::failed_conditions(&options.fail, cell)?;

@@ -490,6 +490,7 @@ impl Lowering<'_> {
         if !level.is_on("chunked_transfer_encoding", true) {
             filters.push(Handler::NginxUnchunked(NoSettings {}));
         }
+        filters.extend(http_core::post_action(self, level));
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
             filters.push(server_field(text));
@@ -506,7 +507,12 @@ impl Lowering<'_> {
         handle.extend(limits::lower(self, level, facts));
         handle.extend(access::lower(self, level, facts));
         handle.extend(self.try_files(here));
-        handle.extend(mirror::lower(self, level));
+        let mirrored = mirror::lower(self, level);
+        // As in nginx, handlers that do not need the body do not store it.
+        if is_passed || mirrored.is_some() {
+            handle.extend(http_core::body_file(self, level));
+        }
+        handle.extend(mirrored);
         handle.extend(slice::lower(level));
         match here.content {
             Some(directive) => {
@@ -584,6 +590,8 @@ fn makers(handler: &Handler) -> &'static [&'static str] {
         Handler::Headers(_) => &["add_header", "add_trailer", "server_tokens"],
         Handler::NginxAccess(_) => &["allow", "deny", "auth_basic", "auth_request"],
         Handler::NginxConnections(_) => &["limit_conn"],
+        Handler::NginxBodyFile(_) => &["client_body_in_file_only"],
+        Handler::NginxPostAction(_) => &["post_action"],
         Handler::NginxExpires(_) => &["expires"],
         Handler::NginxGunzip(_) => &["gunzip"],
         Handler::NginxGzip(_) => &["gzip"],

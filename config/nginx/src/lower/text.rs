@@ -435,7 +435,7 @@ mod tests {
             ("${a", "invalid-variable"),
             ("$hots", "unknown-variable"),
             ("$document_root", "unsupported-directive"),
-            ("$request_body_file", "unsupported-directive"),
+            ("$ssl_sigalg", "unsupported-directive"),
         ] {
             assert!(
                 lowered(text).1.contains(slug),

@@ -13,6 +13,7 @@ use crate::definition::Repeats::OncePerName;
 use crate::definition::Takes::{Block, Words};
 use crate::definition::Verdict::Partly;
 use crate::definition::{Definition, MANY, Wrong, many, once};
+use crate::limits::HEALTH_RESPONSE_BYTES_MAX;
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::values;
@@ -25,9 +26,6 @@ pub const DIRECTIVES: &[Definition] = &[
         "`require` takes `$upstream_http_…` and `$upstream_status`; checks have no other variables",
     )),
 ];
-
-/// The most bytes of a response that tests examine.
-const EXAMINED: i64 = 256 * 1024;
 
 /// What requests of checks have in common with those of clients.
 pub struct Via<'a> {
@@ -122,7 +120,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, via: &Via<'_>) -> Option<
         timeout: via.timeout,
         passes: 1,
         fails: 1,
-        max_size: EXAMINED,
+        max_size: HEALTH_RESPONSE_BYTES_MAX,
         ..ActiveChecks::default()
     };
     let mut group = GroupChecks::default();

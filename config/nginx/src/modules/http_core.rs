@@ -8,7 +8,8 @@ use sluice_model::handler::Subroute;
 use sluice_model::http::MinDataRate;
 use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::nginx::{
-    ClientLimits, ErrorPage, FileLookup, HeadLimits, MediaTypes, Redirects, TryFiles,
+    BodyFile, ClientLimits, ErrorPage, FileLookup, HeadLimits, MediaTypes, PostAction, Redirects,
+    TryFiles,
 };
 use sluice_model::{Handler, Route, Server};
 
@@ -23,7 +24,7 @@ use crate::arguments::{self, buffers};
 use crate::context::Context;
 use crate::definition::Repeats;
 use crate::definition::Takes::{Block, Choice, Flag, Nothing, Number, Size, Time, Words};
-use crate::definition::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::definition::Verdict::{self, Always, Idle, Partly};
 use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
@@ -47,9 +48,11 @@ pub const DIRECTIVES: &[Definition] = &[
     once("auth_delay", Time),
     once("chunked_transfer_encoding", Flag),
     once("client_body_buffer_size", Size).but(buffering::REQUEST),
-    once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
+    once("client_body_in_file_only", Choice(&["on", "clean", "off"])),
     once("client_body_in_single_buffer", Flag).but(buffering::PIECES),
-    once("client_body_temp_path", Words(1, 4)).but(buffering::FOLDER),
+    once("client_body_temp_path", Words(1, 4)).but(Partly(
+        "levels apply to `client_body_in_file_only`: other temporary files have no names",
+    )),
     once("client_body_timeout", Time),
     once("client_header_buffer_size", Size).but(BUFFERS),
     once("client_header_timeout", Time),
@@ -97,7 +100,9 @@ pub const DIRECTIVES: &[Definition] = &[
         .checked(arguments::pattern)
         .holding(|_| Context::Location),
     once("log_not_found", Flag),
-    once("log_subrequest", Flag).but(OnlyAs(&["off"])),
+    once("log_subrequest", Flag).but(Partly(
+        "lines have the variables of the subrequest; `$body_bytes_sent` and `$bytes_sent` are 0",
+    )),
     once("max_headers", Number).but(Partly(
         "at most 65534; over HTTP/2 each part of a cookie counts",
     )),
@@ -123,6 +128,9 @@ pub const DIRECTIVES: &[Definition] = &[
         .but(BUFFERS)
         .checked(buffers),
     once("port_in_redirect", Flag),
+    once("post_action", Words(1, 1)).but(Partly(
+        "it does not delay the next request of the connection; the access log shows the original request",
+    )),
     once("postpone_output", Size).but(BUFFERS),
     once("read_ahead", Size).but(BUFFERS),
     once("recursive_error_pages", Flag),
@@ -305,6 +313,46 @@ fn min_data_rate(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<MinDataRate
         },
     };
     Some(MinDataRate { rate, grace })
+}
+
+/// Where request bodies are stored as files, if they are.
+pub fn body_file(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
+    let keep = match level.word("client_body_in_file_only") {
+        Some("on") => true,
+        Some("clean") => false,
+        _ => return None,
+    };
+    let buffers = buffering::requests(cx, level, "");
+    let words = level.find("client_body_temp_path");
+    let levels = words.into_iter().flat_map(|line| line.args.iter().skip(1));
+    Some(Handler::NginxBodyFile(BodyFile {
+        folder: buffers.folder,
+        // Others were reported.
+        levels: levels
+            .filter_map(|word| word.text.parse().ok())
+            .filter(|level| *level > 0)
+            .collect(),
+        keep,
+        origin: buffers.origin,
+    }))
+}
+
+/// The request that follows those of a place.
+pub fn post_action(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> {
+    let word = level.find("post_action")?.args.first()?;
+    match word.text.as_str() {
+        "off" => None,
+        uri if uri.len() > 1 && uri.starts_with(['/', '@']) => {
+            Some(Handler::NginxPostAction(PostAction {
+                uri: uri.to_owned(),
+            }))
+        }
+        _ => cx.invalid(
+            word,
+            "post_action",
+            "a path, `@` and the name of a location, or `off`",
+        ),
+    }
 }
 
 /// How redirects name the server.

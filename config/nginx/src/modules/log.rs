@@ -159,7 +159,8 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<
     for directive in directives {
         lines.extend(line(cx, level, directive, facts));
     }
-    (!lines.is_empty()).then_some(Handler::NginxLog(AccessLines { lines }))
+    let subrequests = level.is_on("log_subrequest", false);
+    (!lines.is_empty()).then_some(Handler::NginxLog(AccessLines { lines, subrequests }))
 }
 
 /// The line of nginx's own log, where nothing is said and nginx's command line runs the file.

@@ -81,6 +81,8 @@ fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
             // A value that is not there is an error of ours, with its page.
             intercept: vec![404],
             drop_body: true,
+            // Values have no validators, and parts of them are served all the same.
+            force_ranges: true,
             ..next_upstream::lower(cx, level, facts, "memcached")
         }),
         ..ReverseProxy::default()

@@ -94,6 +94,7 @@ const INHERITED: &[Row] = &[
     ("auth_delay", "1s", "2s", PASSWORD),
     ("chunked_transfer_encoding", "off", "on", ""),
     ("client_body_buffer_size", "32k", "128k", "proxy_pass http://127.0.0.1:1;"),
+    ("client_body_in_file_only", "on", "clean", "proxy_pass http://127.0.0.1:1;"),
     ("client_body_temp_path", "/a", "/b", "proxy_pass http://127.0.0.1:1;"),
     ("client_body_timeout", "1s", "2s", ""),
     ("client_max_body_size", "1k", "2k", ""),
@@ -118,7 +119,12 @@ const INHERITED: &[Row] = &[
     ("min_data_rate", "120", "off", ""),
     ("log_not_found", "off", "on", ""),
     ("max_ranges", "1", "2", ""),
+    ("log_subrequest", "on", "off", "access_log /a;"),
+    ("open_file_cache", "max=10", "off", ""),
+    ("open_file_cache_errors", "on", "off", "open_file_cache max=10;"),
+    ("open_file_cache_valid", "1s", "2s", "open_file_cache max=10;"),
     ("port_in_redirect", "off", "on", ""),
+    ("post_action", "/x", "/y", ""),
     ("recursive_error_pages", "on", "off", ""),
     ("reset_timedout_connection", "on", "off", ""),
     ("resolver", "127.0.0.1", "127.0.0.2", "proxy_pass http://$arg_to;"),
@@ -209,6 +215,7 @@ const RESPONDS: &str =
 #[rustfmt::skip]
 const NOT_INHERITED: &[(&str, &str, &str, &str)] = &[
     ("break", "", "", ACTS),
+    ("health_check", "interval=1s; proxy_pass http://group", "interval=2s; proxy_pass http://group", RESPONDS),
     ("if", "($arg_a) { set $v 1; }", "($arg_b) { set $v 1; }", ACTS),
     ("return", "200 a", "200 b", ACTS),
     ("rewrite", "^ /a", "^ /b", ACTS),

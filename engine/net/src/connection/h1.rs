@@ -164,8 +164,7 @@ impl<S: Service> Connection<S> {
             Next::Reuse => {
                 let limits = binding.service.client_limits(&exchange);
                 let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
-                let link = &self.link;
-                link.timer.set_idle(&link.worker.clock, most, least);
+                self.link.rest_until_next(most, least);
             }
             Next::Linger => *linger = binding.service.client_limits(&exchange).linger,
             Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
@@ -225,6 +224,8 @@ impl<S: Service> Connection<S> {
     fn count_request(&mut self, exchange: &mut Exchange<S::Context>, settings: &Settings) {
         let link = &self.link;
         link.timer.clear();
+        // It ends with the connection, or before the next one.
+        link.requests.begin(link.worker.retirement.generation());
         let requests = &self.info.facts.requests;
         requests.set(requests.get() + 1);
         link.body_bytes.set(0);

@@ -17,12 +17,14 @@ use sluice_message::{ConnFacts, ConnInfo, Moment, ProxiedAddresses, Remote};
 use sluice_wire::h1::RequestDecoder;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use crate::binding::Slot;
 use crate::failure::Failure;
 use crate::handshakes::Handshake;
+use crate::retirement::{InProgress, Outliving};
 use crate::service::{Exchange, Service};
 use crate::stream::Stream;
 use crate::timer::Timer;
@@ -46,7 +48,34 @@ pub(crate) struct Link {
     /// Interim responses to send before the response; nearly always empty.
     ahead: Ahead,
     pub(crate) timer: Timer,
+    /// The requests in progress.
+    pub(crate) requests: InProgress,
+    /// Its number among the connections of the worker.
+    number: Cell<u64>,
     pub(crate) worker: Rc<Worker>,
+}
+
+impl Outliving for Link {
+    fn close_if_older(&self, generation: u32) {
+        if self.requests.is_older(generation) {
+            self.stream.borrow().shut_down();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.worker.retirement.remove(self.number.get());
+    }
+}
+
+/// A request in progress on a connection, until it is dropped.
+pub(crate) struct Underway<'a>(&'a Link);
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.requests.end();
+    }
 }
 
 /// The state of the current request body.
@@ -62,16 +91,27 @@ pub(crate) enum BodyState {
 }
 
 impl Link {
-    fn new(stream: Stream, worker: Rc<Worker>) -> Link {
-        Link {
+    fn new(stream: Stream, worker: Rc<Worker>) -> Rc<Link> {
+        let link = Rc::new(Link {
             stream: RefCell::new(stream),
             input: RefCell::new(Vec::new()),
             body: RefCell::new(BodyState::Finished),
             body_bytes: Cell::new(0),
             ahead: Ahead::default(),
             timer: worker.timers.timer(),
+            requests: InProgress::default(),
+            number: Cell::new(0),
             worker,
-        }
+        });
+        let weak: Weak<Link> = Rc::downgrade(&link);
+        link.number.set(link.worker.retirement.add(weak));
+        link
+    }
+
+    /// Notes a request, until the returned value is dropped.
+    pub(crate) fn underway(&self) -> Underway<'_> {
+        self.requests.begin(self.worker.retirement.generation());
+        Underway(self)
     }
 
     fn is_lent(&self) -> bool {
@@ -123,6 +163,12 @@ impl Link {
         } else {
             input.drain(..count);
         }
+    }
+
+    /// Notes that a request has ended, and how long to wait for the next one.
+    fn rest_until_next(&self, most: Duration, least: Duration) {
+        self.requests.end();
+        self.timer.set_idle(&self.worker.clock, most, least);
     }
 
     /// Frees the input buffer while it is empty.
@@ -204,7 +250,7 @@ impl<S: Service> Connection<S> {
                 ..ConnFacts::default()
             },
         };
-        let link = Rc::new(Link::new(stream, worker));
+        let link = Link::new(stream, worker);
         Connection {
             link,
             slot,

@@ -1,6 +1,7 @@
 //! Temporary files for buffered bodies. A helper thread writes them, so a slow disk never blocks a worker. The layer
 //! above decides what is written and when.
 
+mod names;
 mod writer;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use crate::limits::{SPOOL_BYTES_MAX, SPOOL_FILES_MAX};
 use crate::sys::temp_file::create_unnamed;
 use crate::worker::Worker;
 
+pub use names::{AfterUse, Names};
 use writer::{Job, Slot, Writer};
 
 /// A directory for temporary files.
@@ -52,7 +54,7 @@ impl Folder {
     }
 }
 
-/// A temporary file for one body. It has no name, and is created by the first write.
+/// A temporary file for one body, created by the first write. It has a name only if it began with [`Names`].
 pub struct SpoolFile {
     target: Arc<Target>,
     slot: Arc<Slot>,
@@ -66,6 +68,19 @@ pub struct SpoolFile {
 struct Target {
     folder: Arc<Folder>,
     file: OnceLock<File>,
+    /// What names it, if it has a name, and the path.
+    names: Option<Arc<Names>>,
+    path: OnceLock<PathBuf>,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let is_removed = |names: &Arc<Names>| names.after_use() == AfterUse::Remove;
+        if let (true, Some(path)) = (self.names.as_ref().is_some_and(is_removed), self.path.get()) {
+            // Whoever has removed it before did the same.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// The spool files of one worker, and the thread that writes them. The thread starts with the first file; started by a
@@ -105,6 +120,24 @@ impl SpoolFile {
     /// A file in `folder`, to be created by the first write. `None` if the worker has reached its limits
     /// ([`SPOOL_FILES_MAX`], [`SPOOL_BYTES_MAX`]).
     pub fn begin(worker: &Rc<Worker>, folder: &Arc<Folder>) -> Option<SpoolFile> {
+        SpoolFile::create(worker, folder, None)
+    }
+
+    /// Like [`SpoolFile::begin`], for a file with one of `names`.
+    pub fn begin_named(worker: &Rc<Worker>, names: &Arc<Names>) -> Option<SpoolFile> {
+        SpoolFile::create(worker, names.folder(), Some(names.clone()))
+    }
+
+    /// The path of a file with a name, once something was written.
+    pub fn path(&self) -> Option<&Path> {
+        self.target.path.get().map(PathBuf::as_path)
+    }
+
+    fn create(
+        worker: &Rc<Worker>,
+        folder: &Arc<Folder>,
+        names: Option<Arc<Names>>,
+    ) -> Option<SpoolFile> {
         let counters = &worker.counters;
         let is_full = counters.spool_files.value() >= SPOOL_FILES_MAX
             || counters.spool_bytes.value() >= SPOOL_BYTES_MAX;
@@ -118,6 +151,8 @@ impl SpoolFile {
             target: Arc::new(Target {
                 folder: folder.clone(),
                 file: OnceLock::new(),
+                names,
+                path: OnceLock::new(),
             }),
             slot: Arc::default(),
             spools: worker.local::<Spools>(),
@@ -203,7 +238,14 @@ impl Target {
         let file = match self.file.get() {
             Some(file) => file,
             None => {
-                let made = create_unnamed(&self.folder.path)?;
+                let made = match &self.names {
+                    None => create_unnamed(&self.folder.path)?,
+                    Some(names) => {
+                        let (made, path) = names.create()?;
+                        self.path.get_or_init(|| path);
+                        made
+                    }
+                };
                 self.file.get_or_init(|| made)
             }
         };
@@ -264,6 +306,34 @@ mod tests {
             assert_eq!(counters.spool_bytes.value(), 0);
         });
         std::fs::remove_dir(&path).unwrap();
+    }
+
+    #[test]
+    fn files_with_names_stay_or_go() {
+        let path = folder("names");
+        std::fs::create_dir(&path).unwrap();
+        let names = |after| Arc::new(Names::new(Folder::new(&path), &[1, 2], after));
+        run(async {
+            let worker = Worker::new(0, 1);
+            let kept = names(AfterUse::Keep);
+            let mut file = SpoolFile::begin_named(&worker, &kept).unwrap();
+            assert_eq!(file.path(), None);
+            write(&mut file, &["abc"], 0).await.outcome.unwrap();
+            let first = path.join("1/00/0000000001");
+            assert_eq!(file.path(), Some(&*first));
+            drop(file);
+            // What another process has left is not overwritten.
+            let removed = names(AfterUse::Remove);
+            let mut file = SpoolFile::begin_named(&worker, &removed).unwrap();
+            write(&mut file, &[], 0).await.outcome.unwrap();
+            let second = file.path().unwrap().to_owned();
+            assert_ne!(second, first);
+            assert!(second.exists());
+            drop(file);
+            assert!(!second.exists());
+            assert_eq!(std::fs::read(&first).unwrap(), b"abc");
+        });
+        std::fs::remove_dir_all(&path).unwrap();
     }
 
     #[test]

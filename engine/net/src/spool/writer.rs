@@ -186,6 +186,8 @@ mod tests {
             target: Arc::new(Target {
                 folder: Folder::new("/nowhere"),
                 file: OnceLock::new(),
+                names: None,
+                path: OnceLock::new(),
             }),
             slot: Arc::default(),
             pieces: vec![vec![0]],

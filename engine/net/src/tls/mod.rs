@@ -11,7 +11,7 @@ pub use rustls_session::{ChainTrust, ChainTrustError, Doubt};
 pub use rustls_session::{
     ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity, NameRule,
     Preparation, Resumes, RustlsAcceptor, SecondOpinion, SendsName, ServerTrust, Signatures,
-    Versions, certificates_from_pem, is_key_of, revoked_from_pem, server_verifier,
+    Versions, certificates_from_pem, certificates_in, is_key_of, revoked_from_pem, server_verifier,
     system_certificates,
 };
 pub use session::{Acceptor, Ends, Session, SessionError};

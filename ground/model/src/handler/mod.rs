@@ -23,9 +23,9 @@ use crate::value::{Duration, WeakString};
 use crate::walk::walk_fields;
 use cache::Cache;
 use nginx::{
-    AccessLines, AccessRules, Addition, Charset, ConnectionLimits, Expires, Gunzip, Gzip, Mirror,
-    Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, ResponseRate, Slice, Ssi,
-    Substitutions, Trailers, TryFiles, UserId,
+    AccessLines, AccessRules, Addition, BodyFile, Charset, ConnectionLimits, Expires, Gunzip, Gzip,
+    Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, PostAction, Ranges, RealIp,
+    ResponseRate, Slice, Ssi, Substitutions, Trailers, TryFiles, UserId,
 };
 use proxy::ReverseProxy;
 use python::Python;
@@ -95,6 +95,10 @@ tagged! {
         NginxAccess(Box<AccessRules>) = "nginx_access",
         /// Responses of other paths before and after the body, as in nginx. sluice's own module.
         NginxAddition(Addition) = "nginx_addition",
+        /// Request bodies in files, as in nginx. sluice's own module.
+        NginxBodyFile(BodyFile) = "nginx_body_file",
+        /// A request that follows another one, as in nginx. sluice's own module.
+        NginxPostAction(PostAction) = "nginx_post_action",
         /// Which encoding texts have, as nginx says it. Our own module.
         NginxCharset(Charset) = "nginx_charset",
         /// Limits concurrent requests as nginx's `limit_conn` does. sluice's own module.

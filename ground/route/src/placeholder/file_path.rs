@@ -91,6 +91,7 @@ impl NginxKey {
             | NginxKey::DateGmt
             | NginxKey::Msec
             | NginxKey::Pid
+            | NginxKey::RequestBodyFile
             | NginxKey::RequestTime => Provenance::Configured,
             _ => Provenance::Name,
         }

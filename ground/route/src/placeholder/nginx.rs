@@ -105,6 +105,10 @@ pub enum NginxKey {
     SliceRange,
     /// `date_gmt`: as in `Sunday, 22-Nov-2026 10:00:00 GMT`.
     DateGmt,
+    /// `proxy_protocol_tlv.NAME`: an extension of a PROXY protocol header.
+    ProxyExtension(Box<str>),
+    /// `request_body_file`: the path of the file that holds the request body.
+    RequestBodyFile,
     /// `proxy_protocol_addr`
     ProxyAddr,
     /// `proxy_protocol_port`
@@ -319,6 +323,7 @@ impl NginxKey {
             "proxy_protocol_port" => NginxKey::ProxyPort,
             "proxy_protocol_server_addr" => NginxKey::ProxyServerAddr,
             "proxy_protocol_server_port" => NginxKey::ProxyServerPort,
+            "request_body_file" => NginxKey::RequestBodyFile,
             "uid_got" => NginxKey::UidGot,
             "uid_set" => NginxKey::UidSet,
             "gzip_ratio" => NginxKey::GzipRatio,
@@ -350,6 +355,7 @@ impl NginxKey {
             "upstream_cookie" => NginxKey::UpstreamCookie(rest.into()),
             "upstream_trailer" => NginxKey::UpstreamTrailer(rest.into()),
             "cookie" => NginxKey::Cookie(rest.into()),
+            "proxy_protocol_tlv" => NginxKey::ProxyExtension(rest.into()),
             "table" => NginxKey::Table(rest.into()),
             "tls" => NginxKey::Tls(TlsKey::parse(rest)?),
             "capture" => NginxKey::Capture(rest.parse().ok()?),

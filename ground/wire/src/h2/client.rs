@@ -3,20 +3,18 @@
 
 use alloc::vec::Vec;
 
-use sluice_message::{Fields, Moment, RequestHead, ResponseHead, Unfit};
+use sluice_message::{Fields, Moment, RequestHead, ResponseHead, Unfit, Version};
 
 use super::conn::{Conn, Ending, Step};
 use super::error::{Closed, ErrorCode, Reason};
-use super::event::{End, StreamGone};
-use super::fields::HeadFault;
+use super::event::StreamGone;
 use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL, WINDOW_MAX};
 use super::reader::Chunk;
-use super::request::encode_request;
-use super::response::{Asked, ResponseReader};
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, Phase, Side, StreamId};
 use crate::h1::BodyFraming;
+use crate::sections::{Asked, End, HeadFault, ResponseReader, encode_request};
 
 /// The client's end of one connection.
 #[derive(Debug)]
@@ -389,8 +387,8 @@ impl Client {
         if inbound != Some(Inbound::AwaitHead) {
             return Ok(self.conn.take_trailers(id, end, block)?.and_then(event_of));
         }
-        let limits = self.conn.limits.clone();
-        let mut reader = ResponseReader::new(&limits, head);
+        let limits = self.conn.limits.heads();
+        let mut reader = ResponseReader::new(&limits, Version::Http2, head);
         self.conn.decode(block, |field| reader.take(field))?;
         let asked = self.asked.get(id.slot()).copied().unwrap_or(Asked::Other);
         let body = match reader.finish(asked, end) {

@@ -7,7 +7,7 @@ use sluice_message::{Fields, Moment};
 
 use super::closed::ClosedStreams;
 use super::error::{Closed, ErrorCode, Reason};
-use super::event::{End, StreamGone};
+use super::event::StreamGone;
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{
     FRAME_HEAD_LEN, FrameHead, FrameKind, encode_goaway, encode_ping, encode_word, flags,
@@ -15,11 +15,10 @@ use super::frame::{
 use super::glitch::{Budget, Mood};
 use super::hpack::{Decoded, Decoder, Encoder};
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL, WINDOW_MAX};
-use super::priority::{Priority, URGENCIES};
 use super::reader::{Chunk, Reader};
-use super::response::encode_trailers;
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, Phase, Side, Stream, StreamId, Streams};
+use crate::sections::{End, Priority, URGENCIES, encode_trailers};
 
 /// One end of a connection, whichever.
 #[derive(Debug)]

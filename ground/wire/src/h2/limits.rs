@@ -1,6 +1,7 @@
 //! Limits on what one HTTP/2 connection may use. The owner of the socket enforces timeouts.
 
 use crate::limits::TargetBytes;
+use crate::sections::HeadLimits;
 
 /// Bounds of one HTTP/2 connection, for both ends. Bytes and items are both counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,19 @@ pub enum FirstFrame {
 }
 
 impl Limits {
+    /// Those of heads.
+    pub(super) fn heads(&self) -> HeadLimits {
+        HeadLimits {
+            section_bytes_max: self.header_list_bytes_max,
+            fields_max: self.fields_max,
+            name_bytes_max: self.name_bytes_max,
+            value_bytes_max: self.value_bytes_max,
+            method_bytes_max: self.method_bytes_max,
+            target_bytes_max: self.target_bytes_max,
+            targets: self.targets,
+        }
+    }
+
     /// The limits that stand where nobody sets others.
     pub const DEFAULT: Limits = Limits {
         streams_max: 128,

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::PREFACE;
 use super::error::{ErrorCode, Reason};
-use super::event::End;
 use super::frame::{FRAME_HEAD_LEN, FrameHead, FrameKind, flags, number};
 use super::limits::{FRAME_BYTES_MAX, FirstFrame, Limits};
 use super::settings::Role;
+use crate::sections::End;
 
 /// What a frame holds, whole.
 #[derive(Debug)]

@@ -2,21 +2,19 @@
 
 use alloc::vec::Vec;
 
-use sluice_message::{Fields, Moment, RequestHead, Status};
+use sluice_message::{Fields, Moment, RequestHead, Status, Version};
 
 use super::closed::Past;
 use super::conn::{Conn, Step};
 use super::error::{Closed, ErrorCode, Reason};
-use super::event::{End, Event, Received, StreamGone};
+use super::event::{Event, Received, StreamGone};
 use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL};
-use super::priority::Priority;
 use super::reader::Chunk;
-use super::request::RequestReader;
-use super::response::{encode_interim, encode_response};
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, StreamId};
 use crate::h1::BodyFraming;
+use crate::sections::{End, Priority, RequestReader, encode_interim, encode_response};
 
 /// The server's end of one connection.
 #[derive(Debug)]
@@ -323,11 +321,13 @@ impl Server {
         head: &mut RequestHead,
     ) -> Result<Option<Event<'static>>, Reason> {
         let mut cookie = core::mem::take(&mut self.conn.scratch);
-        let limits = self.conn.limits.clone();
-        let room = limits
+        let limits = self.conn.limits.heads();
+        let room = self
+            .conn
+            .limits
             .open_heads_bytes_max
             .saturating_sub(self.conn.open_heads);
-        let mut reader = RequestReader::new(&limits, room, head, &mut cookie);
+        let mut reader = RequestReader::new(&limits, Version::Http2, room, head, &mut cookie);
         let decoded = self.conn.decode(block, |field| reader.take(field));
         let bytes = reader.bytes();
         let facts = reader.finish(end, self.conn.ours.extended_connect);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::error::ErrorCode;
 use super::flow::{ReceiveWindow, SendWindow};
-use super::priority::Priority;
+use crate::sections::Priority;
 
 /// Which end did something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

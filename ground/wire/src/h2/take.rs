@@ -3,15 +3,13 @@
 use super::closed::Past;
 use super::conn::{Conn, Ending, GOODBYE, Step};
 use super::error::{ErrorCode, Reason};
-use super::event::End;
-use super::fields::TrailerReader;
 use super::frame::{FrameHead, FrameKind, encode_ping, flags};
 use super::glitch::cost;
 use super::limits::PRIORITIES_AHEAD_MAX;
-use super::priority::Priority;
 use super::reader::{Chunk, Frame, Whole};
 use super::settings::Role;
 use super::stream::{Inbound, Outbound, Phase, Side, Stream, StreamId};
+use crate::sections::{End, Priority, TrailerReader};
 
 impl Conn {
     /// Does what a frame asks for; gives what the owner has to know.
@@ -94,7 +92,7 @@ impl Conn {
         end: End,
         block: Chunk<'_>,
     ) -> Result<Option<Step<'a>>, Reason> {
-        let limits = self.limits.clone();
+        let limits = self.limits.heads();
         let mut reader = TrailerReader::new(&limits);
         self.decode(block, |field| reader.take(field))?;
         self.check_reset(id)?;

@@ -1,8 +1,11 @@
 //! The PROXY protocol, versions 1 and 2: a header in which a proxy describes the connection it accepted, sent before
 //! the client's first byte. The caller decides which proxies to trust; `sluice-net` reads and writes sockets.
 
+mod extensions;
 mod v1;
 mod v2;
+
+pub use extensions::{find, ssl_verify};
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -33,6 +36,8 @@ pub enum Beginning {
         length: usize,
         /// What it tells; `None` where the proxy speaks for itself or does not know.
         ends: Option<Ends>,
+        /// Where its extensions begin, which end with it.
+        extensions: usize,
     },
 }
 

@@ -25,6 +25,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Beginning, HeaderError> {
     Ok(Beginning::Header {
         length: end + 1,
         ends,
+        extensions: end + 1,
     })
 }
 

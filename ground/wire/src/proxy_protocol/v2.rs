@@ -1,4 +1,4 @@
-//! The binary header (section 2.2 of the specification). Extensions (TLVs) after the addresses are skipped.
+//! The binary header (section 2.2 of the specification). `extensions` reads those (TLVs) after the addresses.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -40,7 +40,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Beginning, HeaderError> {
         return Ok(Beginning::Incomplete);
     }
     let ends = addresses.read(&rest[..addresses.bytes()]);
-    Ok(Beginning::Header { length, ends })
+    Ok(Beginning::Header {
+        length,
+        ends,
+        extensions: FIXED_BYTES + addresses.bytes(),
+    })
 }
 
 #[derive(Clone, Copy)]

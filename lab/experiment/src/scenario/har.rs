@@ -63,7 +63,7 @@ pub fn convert(source: &str, text: &str, host: Option<&str>) -> Result<Written, 
     let mut previous: Option<f64> = None;
     for entry in &entries {
         match step(entry, &host, &mut written) {
-            Err(reason) => written.leave_out(reason),
+            Err(reason) => written.omit(reason),
             Ok(step) => {
                 let pause = entry.began.zip(previous).map(|(began, end)| began - end);
                 if let (Some(pause), Some(last)) = (pause, written.steps.last_mut()) {
@@ -99,7 +99,7 @@ fn entry(value: &Value) -> Option<Entry<'_>> {
     })
 }
 
-/// The step of a request; the error is the reason to leave it out.
+/// The step of a request; the error is the reason to omit it.
 fn step(entry: &Entry<'_>, host: &str, written: &mut Written) -> Result<WrittenStep, String> {
     let (found, path) =
         split(entry.url).ok_or_else(|| "request that is not http or https".to_string())?;
@@ -121,7 +121,7 @@ fn step(entry: &Entry<'_>, host: &str, written: &mut Written) -> Result<WrittenS
         let text = |key: &str| header.get(key).and_then(Value::as_str).unwrap_or_default();
         let (name, value) = (text("name").to_ascii_lowercase(), text("value"));
         if SECRETS.contains(&name.as_str()) {
-            written.leave_out(format!(
+            written.omit(format!(
                 "header `{name}`, a secret; add it to [headers] if needed"
             ));
         } else if !name.starts_with(':') && !NOT_TAKEN.contains(&name.as_str()) {

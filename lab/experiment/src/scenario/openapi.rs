@@ -1,5 +1,5 @@
 //! An OpenAPI 3 description in JSON as a scenario: each operation becomes a request with example values. Operations that
-//! change data are left out unless they are wanted.
+//! change data are omitted unless they are wanted.
 
 use serde_json::{Map, Value};
 
@@ -22,8 +22,8 @@ const DEPTH_MAX: usize = 8;
 /// Whether operations that change data are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changes {
-    /// They are left out.
-    LeaveOut,
+    /// They are omitted.
+    Omit,
     /// They are taken.
     Take,
 }
@@ -63,20 +63,20 @@ pub fn convert(source: &str, text: &str, changes: Changes) -> Result<Written, St
             let Some(operation) = item.get(method) else {
                 continue;
             };
-            if is_change && changes == Changes::LeaveOut {
+            if is_change && changes == Changes::Omit {
                 let text = "operation that may change data; add --changes to take them";
-                reader.written.leave_out(text);
+                reader.written.omit(text);
                 continue;
             }
             match reader.request(path, method, item, operation) {
                 Ok(step) => reader.written.add(step),
-                Err(reason) => reader.written.leave_out(reason),
+                Err(reason) => reader.written.omit(reason),
             }
         }
     }
     for part in ["webhooks", "security"] {
         if root.get(part).is_some() {
-            reader.written.leave_out(format!(
+            reader.written.omit(format!(
                 "`{part}` of the description{}",
                 if part == "security" {
                     "; add the header to [headers]"
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         &Value::Null
     }
 
-    /// The request of an operation; the error is the reason to leave it out.
+    /// The request of an operation; the error is the reason to omit it.
     fn request(
         &mut self,
         path: &str,
@@ -482,8 +482,8 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_change_data_are_left_out_unless_wanted() {
-        let written = convert("api.json", API, Changes::LeaveOut).unwrap();
+    fn operations_that_change_data_are_omitted_unless_wanted() {
+        let written = convert("api.json", API, Changes::Omit).unwrap();
         let methods: Vec<&str> = written.steps.iter().map(|s| s.method.as_str()).collect();
         assert_eq!(methods, ["GET"]);
         let omissions = written.omissions().join("\n");

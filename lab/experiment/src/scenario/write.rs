@@ -13,8 +13,8 @@ pub struct Written {
     pub source: String,
     /// The name of the scenario.
     pub name: String,
-    /// Reasons why something was left out, with the number of cases.
-    pub left_out: BTreeMap<String, u64>,
+    /// Reasons why something is omitted, with the number of cases.
+    pub omitted: BTreeMap<String, u64>,
     /// Variables with a list of values each.
     pub lists: BTreeMap<String, Vec<String>>,
     /// Variables with a range each.
@@ -43,16 +43,16 @@ pub struct WrittenStep {
 }
 
 impl Written {
-    /// Counts something that is left out.
-    pub fn leave_out(&mut self, reason: impl Into<String>) {
-        *self.left_out.entry(reason.into()).or_insert(0) += 1;
+    /// Counts something that is omitted.
+    pub fn omit(&mut self, reason: impl Into<String>) {
+        *self.omitted.entry(reason.into()).or_insert(0) += 1;
     }
 
     /// Adds a request, unless there are too many.
     pub fn add(&mut self, step: WrittenStep) {
         match self.steps.len() < MIX_MAX {
             true => self.steps.push(step),
-            false => self.leave_out(format!("request after the first {MIX_MAX}")),
+            false => self.omit(format!("request after the first {MIX_MAX}")),
         }
     }
 
@@ -121,10 +121,10 @@ impl Written {
         writeln!(out)
     }
 
-    /// What was left out, in lines.
+    /// What is omitted, in lines.
     pub fn omissions(&self) -> Vec<String> {
-        let line = |(reason, count): (&String, &u64)| format!("left out: {count} x {reason}");
-        self.left_out.iter().map(line).collect()
+        let line = |(reason, count): (&String, &u64)| format!("omitted: {count} x {reason}");
+        self.omitted.iter().map(line).collect()
     }
 }
 

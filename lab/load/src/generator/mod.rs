@@ -7,6 +7,7 @@
 //! those.
 
 pub mod alarm;
+pub mod barrier;
 pub mod clock;
 pub mod expect;
 pub mod held_connections;
@@ -36,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use self::barrier::Barrier;
 use self::clock::{Clock, Ns, span};
 use self::held_connections::{Beside, Hold};
 use self::interrupt::Interrupt;
@@ -98,6 +100,8 @@ pub struct Plan {
     pub beside: Beside,
     /// Ends the load early.
     pub interrupt: Interrupt,
+    /// Several machines begin together; by default the window begins when warm-up is over.
+    pub barrier: Option<Arc<Barrier>>,
 }
 
 /// More connections than this from one source address to one destination would exhaust its ports.
@@ -241,7 +245,7 @@ const HELD_SETTLE: Duration = Duration::from_millis(300);
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
 /// Minimum time between fixing the window and its beginning, so that every thread notices in time.
-const NOTICE: Duration = Duration::from_millis(450);
+pub const NOTICE: Duration = Duration::from_millis(450);
 
 /// Runs the load. `watch` is called with its progress, on the calling thread.
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
@@ -316,7 +320,16 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
                 return join(handles, shared, watch);
             }
         }
-        let begin = Instant::now() + plan.warmup.max(NOTICE);
+        let begin = match &plan.barrier {
+            None => Some(Instant::now() + plan.warmup.max(NOTICE)),
+            Some(barrier) => {
+                barrier.set_ramped();
+                barrier.wait_begin(&plan.interrupt)
+            }
+        };
+        let Some(begin) = begin else {
+            return join(handles, shared, watch);
+        };
         let end = begin + plan.duration;
         signals.end.store(clock.at(end), Ordering::Release);
         signals.begin.store(clock.at(begin), Ordering::Release);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::clock::{Ns, span};
 use super::limits::{SLICE, SLICES_MAX};
 use super::mix::Mix;
-use super::scenario::{Phase, Scenario, Session};
+use super::scenario::{Pace, Phase, Scenario, Session};
 use super::seen::Seen;
 use super::talk::{Done, Lost};
 use crate::result::{
@@ -194,10 +194,14 @@ impl Recorder {
             (ends, PartBook::default())
         };
         let session = |_: &Session| SessionBook::default();
+        let count_by = match scenario.pace {
+            Pace::Clients => CountBy::End,
+            Pace::Sessions { .. } => CountBy::Due,
+        };
         Recorder {
             phases: scenario.phases.iter().map(phase).collect(),
             sessions: scenario.sessions.iter().map(session).collect(),
-            ..Recorder::new(scenario.count_by(), &scenario.mix())
+            ..Recorder::new(count_by, &scenario.mix())
         }
     }
 

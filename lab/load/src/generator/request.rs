@@ -23,6 +23,28 @@ pub struct Prepared {
     pub bodiless: bool,
 }
 
+impl Prepared {
+    /// What it was made from.
+    pub fn draft(&self) -> Draft {
+        let head = self.wire.len() - self.body.len();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let fields = self.head.fields.iter();
+        let fields: Vec<(String, String)> = fields
+            .map(|field| (text(field.name), text(field.value)))
+            .collect();
+        let closes =
+            memchr::memmem::find(&self.wire[..head], b"\r\nConnection: close\r\n").is_some();
+        let given = |(name, _): &(String, String)| name.eq_ignore_ascii_case("connection");
+        Draft {
+            method: self.head.method.as_str().to_string(),
+            path: text(self.head.uri.as_bytes()),
+            close: closes && !fields.iter().any(given),
+            fields,
+            body: self.body.clone(),
+        }
+    }
+}
+
 /// The contents of a request.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -139,6 +161,8 @@ mod tests {
              Connection: close\r\n\r\nxyz"
         );
         assert_eq!(prepared.head.uri.as_bytes(), b"/a?b");
+        let again = prepared.draft().prepare(&target(), Expect::default());
+        assert_eq!(again.unwrap().wire, prepared.wire);
     }
 
     #[test]

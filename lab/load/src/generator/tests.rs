@@ -49,6 +49,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         kind: Kind::default(),
         beside: Beside::default(),
         interrupt: Interrupt::default(),
+        barrier: None,
     }
 }
 

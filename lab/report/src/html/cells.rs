@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::super::text::{duration, escape, size};
 use super::super::view::{Seen, View};
-use super::table_html;
+use super::{listed, table_html};
 use crate::limits::REPORT_LIST_LINES_MAX;
 use sluice_audit::finding::{count, number, percent, resolved};
 use sluice_load::result::{Block, Distribution, FirstResponse, Histogram, LoadPart};
@@ -111,12 +111,6 @@ fn parts(seen: &Seen<'_>, out: &mut String) {
         .collect();
     let headings = ["request", "weight", "successful", "failed", "median", "p99"];
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
-}
-
-/// A percentile, if the sample supports it.
-pub(super) fn listed(latency: &Distribution, percent: f64) -> String {
-    let found = latency.percentiles.iter().find(|(at, _)| *at == percent);
-    found.map_or("–".to_string(), |(_, ns)| duration(ns / 1e6))
 }
 
 /// The response that all others were compared with; a reference if an earlier cell had the same.

@@ -10,13 +10,13 @@ use std::fmt::Write;
 use super::mark_summary;
 use super::markdown::title;
 use super::panels::{self, Detail, Panel};
-use super::text::escape;
+use super::text::{duration, escape};
 use super::view::{LoopKind, View};
 use super::{chart, shapes};
 use crate::limits::{DRAWING_BYTES_MIN, PAGE_BYTES_AIM};
 use sluice_audit::finding::{Finding, Weight, count};
 use sluice_audit::{audit, ours, print};
-use sluice_load::result::RunResult;
+use sluice_load::result::{Distribution, RunResult};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -344,6 +344,12 @@ fn figures(view: &View<'_>, shape: Option<&str>) -> String {
         );
     }
     out + "<p class=\"soft\">± is half the 95 % interval of successful responses per second over blocks, or half the range with fewer than five blocks. – means not measured, or too few responses.</p>\n"
+}
+
+/// A percentile, if the sample supports it.
+fn listed(latency: &Distribution, percent: f64) -> String {
+    let found = latency.percentiles.iter().find(|(at, _)| *at == percent);
+    found.map_or("–".to_string(), |(_, ns)| duration(ns / 1e6))
 }
 
 /// A table; cells are plain text. Closing tags are omitted where HTML allows it: tables are a large part of a page.

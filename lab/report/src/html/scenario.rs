@@ -1,7 +1,6 @@
 //! Phases and sessions of a scenario, and the machines that generated a load together: sums over all blocks of a cell.
 
-use super::cells::listed;
-use super::table_html;
+use super::{listed, table_html};
 use crate::view::Seen;
 use sluice_audit::finding::{count, number, percent};
 use sluice_load::result::{

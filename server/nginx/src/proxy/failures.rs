@@ -48,6 +48,21 @@ pub fn report(
     Reported::AtOnce
 }
 
+/// A connection that is not established within `*_connect_timeout` is a timeout to nginx: the response is 504, and
+/// `*_next_upstream timeout` applies. The system's own timeout is not.
+pub fn classify(failure: &mut Failure) {
+    let is_ours = |error: &io::Error| {
+        error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
+    };
+    if failure.side == Side::Upstream
+        && failure.kind == FailureKind::Dial
+        && let Some(source) = &failure.source
+        && source.downcast_ref::<io::Error>().is_some_and(is_ours)
+    {
+        failure.kind = FailureKind::Timeout;
+    }
+}
+
 /// The log level and message of a failure; `None` if a response was discarded.
 fn words(failure: &Failure, chosen: Option<&Upstream>) -> Option<(Severity, String)> {
     use FailureKind as K;
@@ -132,6 +147,20 @@ mod tests {
 
     fn message(failure: Failure) -> Option<String> {
         words(&failure, None).map(|(_, what)| what)
+    }
+
+    #[test]
+    fn a_slow_dial_is_a_timeout() {
+        let dial = |source: io::Error| {
+            let mut failure = Failure::new(Side::Upstream, FailureKind::Dial).because(source);
+            classify(&mut failure);
+            failure.kind
+        };
+        let own = io::Error::new(io::ErrorKind::TimedOut, "too slow");
+        assert_eq!(dial(own), FailureKind::Timeout);
+        let of_system = io::Error::from_raw_os_error(110);
+        assert_eq!(of_system.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(dial(of_system), FailureKind::Dial);
     }
 
     #[test]

@@ -366,6 +366,10 @@ impl Dialect for NginxProxy {
         self.next.instead(exchange, call, response, tried)
     }
 
+    fn classify(&self, failure: &mut Failure) {
+        failures::classify(failure);
+    }
+
     // To nginx it is all the same why no upstream responds.
     fn unavailable(&self) -> Status {
         Status::BAD_GATEWAY
@@ -443,9 +447,9 @@ impl Dialect for NginxProxy {
     }
 
     fn set_fields(&self, exchange: &Exchange, _upstream: &Upstream, out: &mut Fields) {
-        out.remove(FieldId::Te);
-        if self.trailers {
-            out.push(FieldId::Te, b"trailers");
+        // Clients of gRPC ask for trailers themselves, and nginx asks only if they do.
+        if !self.trailers {
+            out.remove(FieldId::Te);
         }
         // An empty host is left to the codec.
         match self.host.literal() {

@@ -386,7 +386,7 @@ async fn delay(worker: &Rc<Worker>, jitter: Duration) {
     if jitter.is_zero() {
         return;
     }
-    let part = u128::from(random::word() >> 32) * jitter.as_nanos() >> 32;
+    let part = (u128::from(random::word() >> 32) * jitter.as_nanos()) >> 32;
     let timer = worker.timers.timer();
     let part = Duration::from_nanos(u64::try_from(part).unwrap_or(u64::MAX));
     timer.set(&worker.clock, part);

@@ -199,7 +199,8 @@ impl ReverseProxy {
                 None => no_upstream(body.take()),
                 Some(upstream) => match self.attempt(exchange, upstream, &mut body, &tried).await {
                     Ok(step) => return step,
-                    Err(failed) => {
+                    Err(mut failed) => {
+                        self.dialect.classify(&mut failed.failure);
                         let is_response = failed.failure.kind == FailureKind::Unavailable;
                         if failed.failure.side == Side::Upstream && !is_response {
                             self.selection.note_failure(upstream, exchange);

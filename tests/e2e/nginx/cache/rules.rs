@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Origin, ask, caching, eventually_stored, get, pair, request_field, seen, start};
+use crate::harness::eventually;
 use crate::nginx::setup;
 use crate::support::cgi::{read_scgi, read_uwsgi};
 use crate::support::fastcgi::{read_request, said};
@@ -395,4 +396,47 @@ fn responses_of_scgi_and_uwsgi_applications_are_cached() {
         pair("BYPASS", "GET 4")
     );
     assert_eq!(seen(&get(&server, "/scgi?fresh=1")).0, "BYPASS");
+}
+
+/// The directive of each module whose applications have no HTTP.
+#[test]
+fn responses_of_applications_are_purged() {
+    let fastcgi = Upstream::start(|mut wire| {
+        if read_request(&mut wire).is_some() {
+            wire.send(said(b"Content-Type: text/plain\r\n\r\nok"));
+        }
+    });
+    let scgi = Upstream::start(|mut wire| {
+        if read_scgi(&mut wire).is_some() {
+            wire.send("Content-Type: text/plain\r\n\r\nok");
+        }
+    });
+    let uwsgi = Upstream::start(|mut wire| {
+        if read_uwsgi(&mut wire).is_some() {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nok");
+        }
+    });
+    let server = setup(&format!(
+        "events {{}}\nhttp {{\nfastcgi_cache_path {{folder}}/a keys_zone=a:1m; scgi_cache_path {{folder}}/b keys_zone=b:1m; uwsgi_cache_path {{folder}}/c keys_zone=c:1m;\n\
+         server {{\nlisten 127.0.0.1:{{port}};\nadd_header X-Cache $upstream_cache_status;\n\
+         location /fastcgi/ {{ fastcgi_cache a; fastcgi_cache_key $uri; fastcgi_cache_valid 1m; fastcgi_cache_purge $arg_purge; fastcgi_param A b; fastcgi_pass 127.0.0.1:{}; }}\n\
+         location /scgi/ {{ scgi_cache b; scgi_cache_key $uri; scgi_cache_valid 1m; scgi_cache_purge $arg_purge; scgi_param A b; scgi_pass 127.0.0.1:{}; }}\n\
+         location /uwsgi/ {{ uwsgi_cache c; uwsgi_cache_key $uri; uwsgi_cache_valid 1m; uwsgi_cache_purge $arg_purge; uwsgi_param CONTENT_LENGTH 0; uwsgi_pass 127.0.0.1:{}; }}\n}}\n}}\n",
+        fastcgi.port, scgi.port, uwsgi.port
+    ))
+    .start();
+    for module in ["fastcgi", "scgi", "uwsgi"] {
+        let path = format!("/{module}/a");
+        let look = || get(&server, &path).field("X-Cache").map(str::to_owned);
+        assert_eq!(look().as_deref(), Some("MISS"), "{module}");
+        eventually(
+            "a hit",
+            || look().as_deref() == Some("HIT"),
+            || server.stderr(),
+        );
+        let purge = format!("{path}?purge=1");
+        assert_eq!(get(&server, &purge).status, 204, "{module}");
+        assert_eq!(get(&server, &purge).status, 404, "{module}");
+        assert_eq!(look().as_deref(), Some("MISS"), "{module}");
+    }
 }

@@ -59,6 +59,7 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
         why: fault,
         line: &[],
     });
+    let _underway = mux.link.underway();
     let asker = StreamAsker { mux, id };
     let worker = &mux.link.worker;
     let responded = response(service, &mut exchange, refused.as_ref(), worker, &asker).await;

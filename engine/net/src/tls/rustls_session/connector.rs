@@ -19,6 +19,7 @@ use rustls::{
     SupportedCipherSuite, SupportedProtocolVersion,
 };
 
+use super::pem_certificates::certificates_in;
 use super::second_opinion::{NameRule, SecondOpinion, ServerVerifier, Trusted};
 use super::{Live, Signatures, signed};
 use crate::limits::TLS_CLIENT_SESSIONS_MAX;
@@ -161,10 +162,8 @@ impl ClientIdentity {
 
 /// Parses the certificates (DER) in PEM `text`; at least one.
 pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError> {
-    let certs = CertificateDer::pem_slice_iter(text)
-        .map(|cert| cert.map(|cert| cert.to_vec()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(ConnectorError::Pem)?;
+    let certs = certificates_in(text).map_err(ConnectorError::Pem)?;
+    let certs: Vec<Vec<u8>> = certs.iter().map(|cert| cert.to_vec()).collect();
     if certs.is_empty() {
         Err(ConnectorError::Pem(pem::Error::NoItemsFound))
     } else {

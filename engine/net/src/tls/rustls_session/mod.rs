@@ -3,6 +3,7 @@
 
 mod chains;
 mod connector;
+mod pem_certificates;
 mod second_opinion;
 mod server;
 mod signatures;
@@ -19,6 +20,7 @@ pub use connector::{
     ServerTrust, Versions, certificates_from_pem, is_key_of, revoked_from_pem, system_certificates,
     verifier as server_verifier,
 };
+pub use pem_certificates::certificates_in;
 pub use second_opinion::{NameRule, SecondOpinion};
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 pub use signatures::Signatures;

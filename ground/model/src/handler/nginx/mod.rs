@@ -535,6 +535,8 @@ objects! {
     pub struct AccessLines {
         /// The lines.
         pub lines: Vec<AccessLine>,
+        /// Subrequests are logged as well (`log_subrequest`).
+        pub subrequests: bool,
     }
 
     /// A line of an access log.
@@ -597,6 +599,25 @@ objects! {
     pub struct Gunzip {
         /// Which clients get the compressed response unchanged.
         pub clients: GzipClients,
+    }
+
+    /// Stores request bodies in files that upstreams can read (`client_body_in_file_only`).
+    pub struct BodyFile {
+        /// The directory; the system's temporary directory when empty.
+        pub folder: String,
+        /// The lengths of the names of nested directories.
+        pub levels: Vec<u8>,
+        /// Files stay after the request.
+        pub keep: bool,
+        /// Where it was written in the source; not part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
+    }
+
+    /// A request that follows when another one has ended (`post_action`).
+    pub struct PostAction {
+        /// A path, or `@` and the name of a location.
+        pub uri: String,
     }
 
     /// Sends copies of requests to other paths of the server, whose responses are discarded (`mirror`).

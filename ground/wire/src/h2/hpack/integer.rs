@@ -9,7 +9,7 @@ const INTEGER_MAX: u32 = 1 << 24;
 
 /// Reads an integer whose first byte, at the front of `rest`, has `prefix` bits for it.
 #[inline]
-pub(super) fn decode(rest: &mut &[u8], prefix: u32) -> Result<u32, HpackError> {
+pub(crate) fn decode(rest: &mut &[u8], prefix: u32) -> Result<u32, HpackError> {
     let (first, after) = rest.split_first().ok_or(HpackError::Truncated)?;
     *rest = after;
     let mask = (1u32 << prefix) - 1;
@@ -40,7 +40,7 @@ fn decode_rest(rest: &mut &[u8], mask: u32) -> Result<u32, HpackError> {
 
 /// Appends `value` with a prefix of `prefix` bits; the other bits of the first byte are those of `pattern`.
 #[inline]
-pub(super) fn encode(value: usize, prefix: u32, pattern: u8, out: &mut Vec<u8>) {
+pub(crate) fn encode(value: usize, prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     let mask = (1usize << prefix) - 1;
     if value < mask {
         out.push(pattern | value as u8);

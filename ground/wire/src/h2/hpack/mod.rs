@@ -4,12 +4,14 @@
 mod decode;
 mod encode;
 mod error;
-mod huffman;
-mod integer;
+pub(crate) mod huffman;
+pub(crate) mod integer;
 mod kind;
 mod table;
 
 pub use decode::{Decoded, Decoder};
 pub use encode::{Encoder, Keep};
 pub use error::HpackError;
+pub(crate) use kind::is_clean;
 pub use kind::{NameKind, Pseudo};
+pub(crate) use table::Table;

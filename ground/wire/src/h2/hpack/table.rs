@@ -101,7 +101,7 @@ const ENTRY_BYTES: usize = 32;
 /// The table that grows. Texts stand one behind the other in a buffer of up to twice the table's size, so that
 /// moving them to its front costs little per entry, and nothing is allocated once the buffer has grown.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     bytes: Vec<u8>,
     /// The newest first.
     entries: VecDeque<Entry>,
@@ -112,7 +112,7 @@ pub(super) struct Table {
 
 /// An entry of a table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     at: u32,
     name_len: u16,
     value_len: u16,

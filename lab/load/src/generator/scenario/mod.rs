@@ -7,7 +7,6 @@
 //! the target does; each takes an idle client, and waits if there is none.
 
 mod arrivals;
-mod connection;
 mod cookies;
 mod template;
 mod users;
@@ -21,7 +20,6 @@ pub(super) use users::Users;
 
 use super::expect::{BodyExpect, Expect};
 use super::mix::Mix;
-use super::record::CountBy;
 use super::request::{Draft, Prepared};
 use super::target::Target;
 use crate::result::{Load, Mode};
@@ -166,14 +164,6 @@ impl Scenario {
         Mode::Open {
             rate: sessions * steps / self.duration().as_secs_f64().max(1e-9),
             poisson,
-        }
-    }
-
-    /// Which moment decides whether a request counts.
-    pub(super) fn count_by(&self) -> CountBy {
-        match self.pace {
-            Pace::Clients => CountBy::End,
-            Pace::Sessions { .. } => CountBy::Due,
         }
     }
 

@@ -1,6 +1,8 @@
 //! One thread of a scenario: its clients, their sessions, its event loop. While it runs it shares nothing with other
 //! threads but the times of the window.
 
+mod connection;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -12,8 +14,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use self::connection::Connection;
 use super::arrivals::{Arrivals, Levels};
-use super::connection::Connection;
 use super::cookies::Jar;
 use super::template::{Variable, VariableScope};
 use super::{Pace, Scenario, Step};

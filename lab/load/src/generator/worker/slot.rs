@@ -215,11 +215,7 @@ impl Worker<'_> {
             self.list(at);
             return;
         }
-        let closed =
-            |(_, at): &(Ns, usize)| matches!(self.slots[*at].state, State::Closed { wants: None });
-        if let Some(place) = self.redial.iter().position(closed)
-            && let Some((_, at)) = self.redial.remove(place)
-        {
+        if let Some(at) = self.closed_slot() {
             self.dial(at, Some(due), now);
             return;
         }
@@ -242,17 +238,27 @@ impl Worker<'_> {
         None
     }
 
+    /// A slot without a connection that no request waits for.
+    fn closed_slot(&mut self) -> Option<usize> {
+        let closed =
+            |(_, at): &(Ns, usize)| matches!(self.slots[*at].state, State::Closed { wants: None });
+        let place = self.redial.iter().position(closed)?;
+        self.redial.remove(place).map(|(_, at)| at)
+    }
+
     /// Open loop: sends requests that a server returned unprocessed, before all that wait.
     pub(super) fn send_again(&mut self) {
         while let Some(due) = self.again.pop_back() {
             let now = self.clock.now();
-            match self.idle_slot() {
-                None => self.waiting.push_front(due),
-                Some(at) => {
-                    self.begin(at, due, now);
-                    self.flush(at, now);
-                    self.list(at);
-                }
+            if let Some(at) = self.idle_slot() {
+                self.begin(at, due, now);
+                self.flush(at, now);
+                self.list(at);
+            } else if let Some(at) = self.closed_slot() {
+                // After the window nothing else would connect it.
+                self.dial(at, Some(due), now);
+            } else {
+                self.waiting.push_front(due);
             }
         }
     }

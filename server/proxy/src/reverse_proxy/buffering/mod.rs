@@ -20,7 +20,7 @@ use sluice_wire::h1::BodyFraming;
 use crate::limits::BUFFER_RESPONSE_BYTES_MIN;
 pub use ahead::Ahead;
 use ahead::Collected as Filled;
-pub use rules::Rules;
+pub use rules::{Rules, temporary_folder};
 use sluice_pipeline::collect::collect;
 
 /// The buffering settings.

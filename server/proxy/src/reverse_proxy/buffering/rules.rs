@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_message::Moment;
+use sluice_model::http::RouteOrigin;
 use sluice_model::proxy::{BodyBuffers, ReverseProxy as Config};
 use sluice_net::Worker;
 use sluice_net::spool::Folder;
@@ -52,7 +53,7 @@ impl Rules {
                 write_bytes: write.clamp(least, most),
                 file_max: config.file_max.unwrap_or(file_max),
             },
-            folder: folder(config, builder)?,
+            folder: temporary_folder(&config.folder, &config.origin, builder)?,
             log: builder.log.cloned(),
         }))
     }
@@ -143,32 +144,30 @@ fn bytes(name: &str, bytes: i64) -> Result<usize, Refusal> {
 
 /// The folder for temporary files. A configured folder has to be usable at startup, and belongs to the user that the
 /// workers run as.
-fn folder(config: &BodyBuffers, builder: &Builder<'_>) -> Result<Arc<Folder>, Refusal> {
-    if config.folder.is_empty() {
+pub fn temporary_folder(
+    path: &str,
+    origin: &RouteOrigin,
+    builder: &Builder<'_>,
+) -> Result<Arc<Folder>, Refusal> {
+    if path.is_empty() {
         return Ok(Folder::new(usual_folder()));
     }
     let Some(recorder) = builder.recorder else {
-        return Ok(Folder::new(&config.folder));
+        return Ok(Folder::new(path));
     };
-    builder
-        .shared
-        .get::<Shared>()
-        .folder(&config.folder, |folder| {
-            let prepared = folder
-                .prepare()
-                .and_then(|_| recorder.stores().hand_over(folder.path()));
-            prepared.map_err(|error| {
-                let what = format!(
-                    "no temporary file can be made in `{}`: {error}",
-                    config.folder
-                );
-                let help = "name a folder that the server may write to, or remove the line";
-                Refusal {
-                    written: config.origin.route(),
-                    ..Refusal::new(what).with_help(help)
-                }
-            })
+    builder.shared.get::<Shared>().folder(path, |folder| {
+        let prepared = folder
+            .prepare()
+            .and_then(|_| recorder.stores().hand_over(folder.path()));
+        prepared.map_err(|error| {
+            let what = format!("no temporary file can be made in `{}`: {error}", path);
+            let help = "name a folder that the server may write to, or remove the line";
+            Refusal {
+                written: origin.route(),
+                ..Refusal::new(what).with_help(help)
+            }
         })
+    })
 }
 
 /// The default folder for temporary files: not `/tmp`, which often is a tmpfs.

@@ -50,6 +50,9 @@ pub trait Dialect: Send + Sync {
         tried: &Tried,
     ) -> Option<RequestBody>;
 
+    /// Changes the kind of a failure where this language has another one for it.
+    fn classify(&self, _failure: &mut Failure) {}
+
     /// The status when no upstream is available.
     fn unavailable(&self) -> Status;
 

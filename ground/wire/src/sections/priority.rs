@@ -11,7 +11,7 @@ pub struct Priority {
 }
 
 /// Urgencies go from 0 to 7.
-pub(super) const URGENCIES: usize = 8;
+pub(crate) const URGENCIES: usize = 8;
 
 impl Default for Priority {
     /// The priority if the client sends none. RFC 9218, section 4.2 makes responses non-incremental by default, which

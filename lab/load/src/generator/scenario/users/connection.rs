@@ -1,11 +1,11 @@
 //! The connections of a scenario's clients: dialling, sending, receiving, closing. What is sent, and what follows a
-//! response, is decided in `users`.
+//! response, is decided in `Users`.
 
 use std::io::IoSlice;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::users::{Doing, Users};
+use super::{Doing, Users};
 use crate::generator::clock::{Ns, span};
 use crate::generator::limits::{PIECES_MAX, READS_IN_A_ROW};
 use crate::generator::link::{Dial, Fault, Input, Link};

@@ -6,17 +6,18 @@ use alloc::vec::Vec;
 use sluice_message::name::is_token_byte;
 use sluice_message::{FieldId, Method, RequestHead, Version};
 
-use super::event::{Connect, End, RequestFacts};
+use super::encoder::FieldEncoder;
+use super::facts::{Connect, End, RequestFacts};
 use super::fields::{HeadFault, Section, clean, is_of_connection, push_field, push_length};
-use super::hpack::{Decoded, Encoder, NameKind, Pseudo};
-use super::limits::Limits;
+use super::limits::HeadLimits;
 use super::priority::Priority;
 use crate::h1::authority::{is_authority, is_authority_with_port};
 use crate::h1::{BodyFraming, Expectation, TargetBytes, push_target, scan};
+use crate::h2::hpack::{Decoded, NameKind, Pseudo};
 
 /// Reads the head of a request, field by field.
-pub(super) struct RequestReader<'a> {
-    limits: &'a Limits,
+pub(crate) struct RequestReader<'a> {
+    limits: &'a HeadLimits,
     /// What other heads leave of their common limit.
     room: u32,
     head: &'a mut RequestHead,
@@ -27,6 +28,7 @@ pub(super) struct RequestReader<'a> {
     expectation: Expectation,
     priority: Option<Priority>,
     websocket: bool,
+    version: Version,
     fault: Option<HeadFault>,
 }
 
@@ -58,7 +60,8 @@ impl<'a> RequestReader<'a> {
     /// A reader that clears and fills `head`. It stops storing fields when they exceed `room`; [`RequestReader::bytes`]
     /// reports this.
     pub fn new(
-        limits: &'a Limits,
+        limits: &'a HeadLimits,
+        version: Version,
         room: u32,
         head: &'a mut RequestHead,
         cookie: &'a mut Vec<u8>,
@@ -75,6 +78,7 @@ impl<'a> RequestReader<'a> {
             expectation: Expectation::None,
             priority: None,
             websocket: false,
+            version,
             fault: None,
         }
     }
@@ -245,7 +249,7 @@ impl<'a> RequestReader<'a> {
 
     fn conclude(&mut self, end: End, offered: bool) -> Result<RequestFacts, HeadFault> {
         let connect = self.connect(offered)?;
-        self.head.version = Version::Http2;
+        self.head.version = self.version;
         if !self.cookie.is_empty() {
             let id = FieldId::Cookie;
             self.head.fields.push_raw(id, b"cookie", self.cookie);
@@ -315,8 +319,8 @@ impl<'a> RequestReader<'a> {
 
 /// Appends the block of a request. Connection and framing headers of the list are dropped: `framing` replaces them, and
 /// `Host` becomes `:authority`. The caller has checked that the headers fit ([`sluice_message::Fields::fit`]).
-pub(super) fn encode_request(
-    encoder: &mut Encoder,
+pub(crate) fn encode_request(
+    encoder: &mut impl FieldEncoder,
     head: &RequestHead,
     https: bool,
     framing: BodyFraming,

@@ -1,5 +1,5 @@
 //! Conversion between decoded fields and heads (RFC 9113, section 8), as far as requests and responses share it.
-//! Compression is in `hpack`.
+//! Compression is in `hpack` and `qpack`.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,9 +7,10 @@ use core::fmt;
 use sluice_message::name::{is_token_byte, is_value_byte};
 use sluice_message::{Field, FieldId, Fields, Status};
 
-use super::hpack::{Decoded, Encoder, Keep, NameKind};
-use super::limits::Limits;
+use super::encoder::{FieldEncoder, Keep};
+use super::limits::HeadLimits;
 use crate::h1;
+use crate::h2::hpack::{Decoded, NameKind};
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])* $name:ident $status:expr, $text:literal;)*) => {
@@ -112,11 +113,11 @@ pub(super) struct Section {
 
 impl Section {
     /// Counts a field against the limits.
-    pub fn count(&mut self, field: &Decoded<'_>, limits: &Limits) -> Result<(), HeadFault> {
+    pub fn count(&mut self, field: &Decoded<'_>, limits: &HeadLimits) -> Result<(), HeadFault> {
         let size = field.name.len() + field.value.len() + 32;
         self.bytes = self.bytes.saturating_add(size as u32);
         self.count += 1;
-        if self.bytes > limits.header_list_bytes_max {
+        if self.bytes > limits.section_bytes_max {
             return Err(HeadFault::TooLarge);
         }
         if self.count > limits.fields_max {
@@ -172,15 +173,15 @@ pub(super) const fn is_of_connection(id: FieldId) -> bool {
 }
 
 /// Reads a trailer section. Fields that must not be trailers are left out (RFC 9110, section 6.5.1).
-pub(super) struct TrailerReader<'a> {
-    limits: &'a Limits,
+pub(crate) struct TrailerReader<'a> {
+    limits: &'a HeadLimits,
     section: Section,
     fields: Fields,
     fault: Option<HeadFault>,
 }
 
 impl<'a> TrailerReader<'a> {
-    pub fn new(limits: &'a Limits) -> Self {
+    pub fn new(limits: &'a HeadLimits) -> Self {
         TrailerReader {
             limits,
             section: Section::default(),
@@ -223,7 +224,7 @@ impl<'a> TrailerReader<'a> {
 /// token, because a recipient would read it as a different field or none. Control characters in a value become spaces
 /// and surrounding white space is removed, as RFC 9113, section 8.2.1 requires.
 pub(super) fn push_field(
-    encoder: &mut Encoder,
+    encoder: &mut impl FieldEncoder,
     field: Field<'_>,
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
@@ -271,7 +272,7 @@ pub(super) fn clean<'a>(value: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
 }
 
 /// Appends Content-Length.
-pub(super) fn push_length(encoder: &mut Encoder, length: u64, out: &mut Vec<u8>) {
+pub(super) fn push_length(encoder: &mut impl FieldEncoder, length: u64, out: &mut Vec<u8>) {
     let mut digits = [b'0'; 20];
     let (mut at, mut rest) = (digits.len(), length);
     loop {

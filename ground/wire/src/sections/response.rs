@@ -5,16 +5,17 @@ use alloc::vec::Vec;
 
 use sluice_message::{Field, FieldId, Fields, Method, ResponseHead, Status, Version};
 
-use super::event::End;
+use super::encoder::{FieldEncoder, Keep};
+use super::facts::End;
 use super::fields::{HeadFault, Section, push_field, push_length};
-use super::hpack::{Decoded, Encoder, Keep, NameKind, Pseudo};
-use super::limits::Limits;
+use super::limits::HeadLimits;
 use crate::h1::{BodyFraming, may_trail};
+use crate::h2::hpack::{Decoded, NameKind, Pseudo};
 
 /// Appends the block of a final response, as `h1::encode_response_head` writes it: `framing` says what
 /// Content-Length has, `None` keeps a described one, and Date is added unless the list has one.
-pub(super) fn encode_response(
-    encoder: &mut Encoder,
+pub(crate) fn encode_response(
+    encoder: &mut impl FieldEncoder,
     status: Status,
     fields: &Fields,
     framing: BodyFraming,
@@ -52,8 +53,8 @@ pub(super) fn encode_response(
 }
 
 /// Appends the block of an interim response.
-pub(super) fn encode_interim(
-    encoder: &mut Encoder,
+pub(crate) fn encode_interim(
+    encoder: &mut impl FieldEncoder,
     status: Status,
     fields: &Fields,
     scratch: &mut Vec<u8>,
@@ -69,8 +70,8 @@ pub(super) fn encode_interim(
 }
 
 /// Appends the block of a trailer section. Fields that must not be trailers are left out (RFC 9110, section 6.5.1).
-pub(super) fn encode_trailers(
-    encoder: &mut Encoder,
+pub(crate) fn encode_trailers(
+    encoder: &mut impl FieldEncoder,
     fields: &Fields,
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
@@ -83,23 +84,25 @@ pub(super) fn encode_trailers(
 }
 
 /// Reads the head of a response, field by field.
-pub(super) struct ResponseReader<'a> {
-    limits: &'a Limits,
+pub(crate) struct ResponseReader<'a> {
+    limits: &'a HeadLimits,
     head: &'a mut ResponseHead,
     section: Section,
     status: Option<Status>,
+    version: Version,
     fault: Option<HeadFault>,
 }
 
 impl<'a> ResponseReader<'a> {
     /// A reader that fills `head`, which is cleared.
-    pub fn new(limits: &'a Limits, head: &'a mut ResponseHead) -> Self {
+    pub fn new(limits: &'a HeadLimits, version: Version, head: &'a mut ResponseHead) -> Self {
         head.clear();
         ResponseReader {
             limits,
             head,
             section: Section::default(),
             status: None,
+            version,
             fault: None,
         }
     }
@@ -153,7 +156,7 @@ impl<'a> ResponseReader<'a> {
             return Err(HeadFault::Status);
         }
         self.head.status = status;
-        self.head.version = Version::Http2;
+        self.head.version = self.version;
         let tunnel = asked == Asked::Connect && (200..300).contains(&status.code());
         let bodiless = status.is_bodiless() || asked == Asked::Head;
         let body = match (end, self.section.length) {
@@ -171,7 +174,7 @@ impl<'a> ResponseReader<'a> {
 
 /// What matters of a request's method for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     Head,
     Connect,
     Other,

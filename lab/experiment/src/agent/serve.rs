@@ -1,0 +1,314 @@
+//! The agent's side: one coordinator at a time, one load after the other.
+
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::channel::{Peer, Sender, receive};
+use super::message::{Order, Report, VERSION};
+use super::task::Task;
+use super::token::{Side, Token, nonce};
+use crate::folder::Folder;
+use crate::limits::{ALIVE_INTERVAL, BEGIN_MAX, GREETING_TIMEOUT, GREETINGS_MAX};
+use sluice_load::generator::barrier::Barrier;
+use sluice_load::generator::interrupt::Interrupt;
+use sluice_load::generator::seen::Seen;
+use sluice_load::generator::target::Reach;
+use sluice_load::generator::{self, Stage};
+use sluice_load::machine;
+
+/// What an agent does for coordinators.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The token that they have to know; `None` on standard input and output.
+    pub token: Option<Token>,
+    /// The hosts that it may load.
+    pub reach: Reach,
+}
+
+/// State of an agent.
+struct Agent {
+    rules: Rules,
+    /// The origin of the clock that it reports.
+    began: Instant,
+    /// Whether a coordinator is connected.
+    busy: AtomicBool,
+    /// Connections that have not proved anything yet.
+    greetings: AtomicUsize,
+}
+
+impl Agent {
+    fn new(rules: Rules) -> Arc<Self> {
+        Arc::new(Agent {
+            rules,
+            began: Instant::now(),
+            busy: AtomicBool::new(false),
+            greetings: AtomicUsize::new(0),
+        })
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+}
+
+/// Serves coordinators over TCP until the process ends. `log` gets a line for each event.
+pub fn serve(listener: &TcpListener, rules: Rules, log: fn(&str)) -> io::Result<()> {
+    let agent = Agent::new(rules);
+    loop {
+        let (stream, from) = listener.accept()?;
+        if agent.greetings.fetch_add(1, Ordering::AcqRel) >= GREETINGS_MAX {
+            agent.greetings.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let agent = agent.clone();
+        thread::Builder::new()
+            .name("coordinator".into())
+            .spawn(move || {
+                let ended = connection(&agent, stream);
+                log(&match ended {
+                    Ok(()) => format!("{from}: done"),
+                    Err(error) => format!("{from}: {error}"),
+                });
+            })?;
+    }
+}
+
+/// Reads until a moment, however slowly bytes arrive.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        let mut stream = self.stream;
+        stream.read(buf)
+    }
+}
+
+/// A connection whose coordinator knows the token.
+fn greeted(agent: &Agent, stream: &TcpStream) -> io::Result<(TcpStream, Arc<Sender>)> {
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
+    let sender = Arc::new(Sender::new(stream.try_clone()?));
+    let end = Instant::now() + GREETING_TIMEOUT;
+    greet(agent, &mut Until { stream, end }, &sender)?;
+    stream.set_read_timeout(None)?;
+    Ok((stream.try_clone()?, sender))
+}
+
+/// Serves one TCP connection.
+fn connection(agent: &Agent, stream: TcpStream) -> io::Result<()> {
+    let greeted = greeted(agent, &stream);
+    agent.greetings.fetch_sub(1, Ordering::AcqRel);
+    let (mut reader, sender) = greeted?;
+    if agent.busy.swap(true, Ordering::AcqRel) {
+        let reason = "the agent works for another coordinator".to_string();
+        return sender.send(&Report::Refused { reason });
+    }
+    let served = orders(agent, &mut reader, &sender);
+    agent.busy.store(false, Ordering::Release);
+    served
+}
+
+/// Serves a coordinator on standard input and output, which somebody else has authenticated.
+pub fn serve_stdio(rules: Rules) -> io::Result<()> {
+    let agent = Agent::new(rules);
+    let sender = Arc::new(Sender::new(io::stdout()));
+    let mut reader = io::stdin();
+    greet(&agent, &mut reader, &sender)?;
+    orders(&agent, &mut reader, &sender)
+}
+
+/// Both sides prove that they know the token.
+fn greet(agent: &Agent, reader: &mut impl Read, sender: &Sender) -> io::Result<()> {
+    let cpu_model = machine::look().cpu_model;
+    let Some(token) = &agent.rules.token else {
+        sender.send(&Report::Hello {
+            version: VERSION,
+            nonce: None,
+        })?;
+        return sender.send(&Report::Welcome {
+            proof: None,
+            cpu_model,
+        });
+    };
+    let mine = nonce().map_err(io::Error::other)?;
+    sender.send(&Report::Hello {
+        version: VERSION,
+        nonce: Some(mine.clone()),
+    })?;
+    let order: Order = receive(reader, Peer::Unknown)?;
+    let Order::Prove { nonce, proof } = order else {
+        return Err(io::Error::other("an order before the proof of the token"));
+    };
+    if !token.accepts(&proof, Side::Coordinator, &mine, &nonce) {
+        let reason = "the token is wrong".to_string();
+        sender.send(&Report::Refused { reason })?;
+        return Err(io::Error::other("a coordinator with a wrong token"));
+    }
+    let proof = token.prove(Side::Agent, &mine, &nonce);
+    sender.send(&Report::Welcome {
+        proof: Some(proof),
+        cpu_model,
+    })
+}
+
+/// A load in progress.
+struct Running {
+    interrupt: Interrupt,
+    barrier: Arc<Barrier>,
+    /// Whether its figures are being sent, or were.
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.interrupt.set();
+    }
+}
+
+/// Follows orders until the coordinator closes the connection, which also ends a load.
+fn orders(agent: &Agent, reader: &mut impl Read, sender: &Arc<Sender>) -> io::Result<()> {
+    let mut running: Option<Running> = None;
+    loop {
+        let order = match receive(reader, Peer::Known) {
+            Ok(order) => order,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match order {
+            Order::Ping => {
+                let clock_ns = agent.clock_ns();
+                let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+                let unix_ns = unix.unwrap_or_default().as_nanos() as u64;
+                sender.send(&Report::Time { clock_ns, unix_ns })?;
+            }
+            Order::Prepare(task) => {
+                if let Some(mut before) = running.take() {
+                    if !before.is_over.load(Ordering::Acquire) {
+                        let reason = "the agent is busy with the previous load".to_string();
+                        return sender.send(&Report::Refused { reason });
+                    }
+                    if let Some(thread) = before.thread.take() {
+                        let _ = thread.join();
+                    }
+                }
+                match prepare(agent, *task, sender) {
+                    Ok(begun) => running = Some(begun),
+                    Err(reason) => return sender.send(&Report::Refused { reason }),
+                }
+            }
+            Order::Begin { at_ns } => {
+                let at = agent.began + Duration::from_nanos(at_ns);
+                if let Some(running) = &running {
+                    if at < Instant::now() {
+                        let late = at.elapsed().as_secs_f64() * 1e3;
+                        let reason = format!("the order to begin arrived {late:.0} ms late");
+                        return sender.send(&Report::Refused { reason });
+                    }
+                    running.barrier.begin_at(at);
+                }
+            }
+            Order::Stop => {
+                if let Some(running) = &running {
+                    running.interrupt.set();
+                }
+            }
+            Order::Prove { .. } => return Err(io::Error::other("a proof that nobody asked for")),
+        }
+    }
+}
+
+/// Starts a load on threads of its own: it opens its connections and waits for the order to begin.
+fn prepare(agent: &Agent, task: Task, sender: &Arc<Sender>) -> Result<Running, String> {
+    let folder = Folder::make()?;
+    let (interrupt, barrier) = (Interrupt::default(), Arc::new(Barrier::default()));
+    let plan = task.plan(
+        agent.rules.reach,
+        &folder,
+        interrupt.clone(),
+        barrier.clone(),
+    )?;
+    let open_files = machine::raise_open_files();
+    if plan.connections as u64 + 64 > open_files {
+        return Err(format!(
+            "{} connections need more than the {open_files} open files allowed there",
+            plan.connections
+        ));
+    }
+    let sender = sender.clone();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let work = {
+        let (barrier, interrupt, is_over) = (barrier.clone(), interrupt.clone(), is_over.clone());
+        move || {
+            let seen = Mutex::new((0, Seen::default()));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    barrier.wait_ramped();
+                    // If the coordinator is lost, its connection ends as well.
+                    let _ = sender.send(&Report::Ramped);
+                });
+                scope.spawn(|| alive(&sender, &seen, &is_over, (&interrupt, &barrier)));
+                let load = generator::run(&plan, &mut |stage| {
+                    if let Stage::Running(ok, now) = stage {
+                        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                        *seen = (ok, *now);
+                    }
+                });
+                is_over.store(true, Ordering::Release);
+                barrier.set_ramped();
+                let _ = match load {
+                    Ok(load) => sender.send(&Report::Done {
+                        load: Box::new(load),
+                        cpus: plan.threads,
+                    }),
+                    Err(error) => sender.send(&Report::Refused {
+                        reason: format!("the load generator failed: {error}"),
+                    }),
+                };
+            });
+            drop(folder);
+        }
+    };
+    let thread = thread::Builder::new().name("load".into()).spawn(work);
+    Ok(Running {
+        interrupt,
+        barrier,
+        is_over,
+        thread: Some(thread.map_err(|error| error.to_string())?),
+    })
+}
+
+/// Reports that the agent is alive, until the load is over. A load whose beginning is never ordered ends.
+fn alive(
+    sender: &Sender,
+    seen: &Mutex<(u64, Seen)>,
+    is_over: &AtomicBool,
+    (interrupt, barrier): (&Interrupt, &Barrier),
+) {
+    let began = Instant::now();
+    while !is_over.load(Ordering::Acquire) {
+        let (ok, sums) = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = sender.send(&Report::Alive {
+            ok,
+            heat: sums.heat.to_vec(),
+            failed: sums.failed.to_vec(),
+        });
+        if sent.is_err() || (!barrier.has_begin() && began.elapsed() > BEGIN_MAX) {
+            interrupt.set();
+            return;
+        }
+        thread::sleep(ALIVE_INTERVAL);
+    }
+}

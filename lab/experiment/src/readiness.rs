@@ -1,0 +1,69 @@
+//! Waits until a server sends the expected response.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sluice_load::generator::Plan;
+use sluice_load::generator::expect::{BodyExpect, Expect};
+use sluice_load::generator::kind;
+use sluice_load::generator::probe::Probe;
+use sluice_load::process::Started;
+
+/// How long a server may take to its first expected response.
+pub const READY_MAX: Duration = Duration::from_secs(15);
+
+/// Pause between two readiness checks.
+pub const READY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Waits until a server sends the expected response.
+pub fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
+    let begin = Instant::now();
+    let expect = &plan.requests[0].expect;
+    loop {
+        let wrong = match kind::ask(plan) {
+            Ok(response) => match wrong(expect, &response) {
+                None => return Ok(response),
+                Some(wrong) => wrong,
+            },
+            Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
+        };
+        if let Some(status) = server.ended() {
+            return Err(format!(
+                "it ended with {status}{}",
+                server_words(&server.log())
+            ));
+        }
+        if begin.elapsed() > READY_MAX || plan.interrupt.is_set() {
+            return Err(format!(
+                "no correct response after {:.0?}: {wrong}{}",
+                begin.elapsed(),
+                server_words(&server.log())
+            ));
+        }
+        thread::sleep(READY_PAUSE);
+    }
+}
+
+fn server_words(log: &[String]) -> String {
+    match log.last() {
+        Some(last) => format!("; last log line: {last}"),
+        None => String::new(),
+    }
+}
+
+fn wrong(expect: &Expect, response: &Probe) -> Option<String> {
+    if response.status != expect.status {
+        return Some(format!(
+            "status {} instead of {}",
+            response.status, expect.status
+        ));
+    }
+    match &expect.body {
+        BodyExpect::Exact { bytes, .. } if **bytes != *response.body => Some(format!(
+            "another body: {} bytes instead of {}",
+            response.body.len(),
+            bytes.len()
+        )),
+        BodyExpect::Exact { .. } | BodyExpect::Length(_) | BodyExpect::Any => None,
+    }
+}
