@@ -67,7 +67,7 @@ enum Command {
     Import(export::ImportOptions),
     /// Add up the blocks of several results of the same experiment
     Merge(export::MergeOptions),
-    /// Convert a result for other programs: CSV, HDR histogram log, Prometheus
+    /// Convert a result for other programs: CSV, HDR histogram log, Prometheus, OTLP
     Export(export::ExportOptions),
     /// Write a result as HTML, Markdown, CSV and charts
     Report(report::ReportOptions),

@@ -7,10 +7,12 @@ use sluice_audit::read::Hints;
 use sluice_experiment::import::{self, Source};
 use sluice_experiment::scenario::openapi::{self, Changes};
 use sluice_experiment::scenario::{self, har};
+use sluice_load::generator::trust::TlsOptions;
 use sluice_load::outcome::{Completion, Outcome, Refused};
+use sluice_load::post;
 use sluice_load::result::RunResult;
 use sluice_report::load::load;
-use sluice_report::{csv, export, markdown, merge};
+use sluice_report::{csv, export, markdown, merge, otlp};
 
 use crate::{audit, hit};
 
@@ -25,6 +27,13 @@ pub struct ExportOptions {
     /// Output file (default: standard output)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// OTLP: send the metrics to this collector instead (default: OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, or
+    /// OTEL_EXPORTER_OTLP_ENDPOINT with /v1/metrics, if --out is not given either)
+    #[arg(long, value_name = "URL", conflicts_with = "out")]
+    to: Option<String>,
+    /// OTLP: trust the certificates in this file instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 /// Formats of other programs.
@@ -36,6 +45,8 @@ enum Format {
     Hlog,
     /// Metrics for a push gateway or a textfile collector
     Prometheus,
+    /// Metrics for an OpenTelemetry collector, in JSON
+    Otlp,
 }
 
 /// Runs `lab export`.
@@ -45,13 +56,95 @@ pub fn export(options: &ExportOptions) -> Outcome {
         Format::Csv => csv::write(&result),
         Format::Hlog => export::hlog(&result),
         Format::Prometheus => export::prometheus(&result),
+        Format::Otlp => {
+            let text = otlp::otlp(&result).to_string();
+            let collector = match &options.out {
+                Some(_) => None,
+                None => options.to.clone().or_else(collector),
+            };
+            if let Some(url) = collector {
+                return send(&url, text, options);
+            }
+            text + "\n"
+        }
     };
+    if options.format != Format::Otlp && (options.to.is_some() || options.ca.is_some()) {
+        return Err(Refused::new("--to and --ca need --format otlp"));
+    }
     match &options.out {
         Some(path) => std::fs::write(path, text)
             .map_err(|error| Refused(format!("{}: {error}", path.display())))?,
         None => print!("{text}"),
     }
     Ok(Completion::Yes)
+}
+
+/// The collector that the environment names, by the rules of OpenTelemetry.
+fn collector() -> Option<String> {
+    let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    of("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT").or_else(|| {
+        let base = of("OTEL_EXPORTER_OTLP_ENDPOINT")?;
+        Some(format!("{}/v1/metrics", base.trim_end_matches('/')))
+    })
+}
+
+/// Headers of the environment, `name=value,name=value` with percent-encoded values: credentials, which do not belong on a
+/// command line.
+fn collector_headers() -> Vec<(String, String)> {
+    let of = |name: &str| std::env::var(name).unwrap_or_default();
+    let lists = [
+        of("OTEL_EXPORTER_OTLP_HEADERS"),
+        of("OTEL_EXPORTER_OTLP_METRICS_HEADERS"),
+    ];
+    let pairs = lists.iter().flat_map(|list| list.split(','));
+    let pairs = pairs.filter_map(|pair| pair.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.trim().to_string(), decoded(value.trim())));
+    pairs.collect()
+}
+
+/// Percent-decodes a text.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
+        match byte.filter(|_| first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Sends metrics to a collector.
+fn send(url: &str, text: String, options: &ExportOptions) -> Outcome {
+    let mut fields = vec![("Content-Type".to_string(), "application/json".to_string())];
+    fields.extend(collector_headers());
+    let tls = TlsOptions {
+        ca: options.ca.clone(),
+        ..TlsOptions::default()
+    };
+    let response = post::post(url, fields, text.into_bytes(), &tls).map_err(Refused)?;
+    let failed = |text: String| Err(Refused(format!("{url}: {text}")));
+    if !(200..300).contains(&response.status) {
+        let body = String::from_utf8_lossy(&response.body);
+        let body: String = body.chars().take(200).collect();
+        return failed(format!("status {}: {}", response.status, body.trim()));
+    }
+    match otlp::rejected(&response.body) {
+        Some(reason) => failed(reason),
+        None => {
+            eprintln!("sent to {url}");
+            Ok(Completion::Yes)
+        }
+    }
 }
 
 /// Options of `lab import`.

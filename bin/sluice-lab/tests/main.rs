@@ -7,6 +7,7 @@
 mod abilities;
 mod agents;
 mod commands;
+mod delivery;
 mod everyday;
 mod run;
 mod scenario;

@@ -10,6 +10,7 @@ pub mod fitness;
 pub mod generator;
 pub mod machine;
 pub mod outcome;
+pub mod post;
 pub mod process;
 pub mod quantity;
 pub mod random;

@@ -1,4 +1,4 @@
-//! A result for other programs: HDR histogram logs, and metrics for Prometheus. CSV is in `csv`.
+//! A result for other programs: HDR histogram logs, and metrics for Prometheus. CSV is in `csv`, OTLP in `otlp`.
 
 use std::fmt::Write;
 
@@ -53,7 +53,7 @@ fn tag(cell: &Cell) -> String {
 }
 
 /// A gauge of each cell: name, help, figure of the row, factor to base units.
-const GAUGES: [(&str, &str, &str, f64); 6] = [
+pub(crate) const GAUGES: [(&str, &str, &str, f64); 6] = [
     (
         "responses_per_second",
         "Successful responses per second, median over blocks",
@@ -180,22 +180,31 @@ fn failures(result: &RunResult, cell: &Cell, row: &Row) -> String {
         .collect()
 }
 
-/// Two buckets for each doubling from 1 us on, as far as there are responses.
-fn histogram(result: &RunResult, cell: &Cell, merged: &Histogram) -> String {
-    let mut out = String::new();
+/// Upper bounds in nanoseconds, two for each doubling from 1 us on as far as there are responses, and the responses up to each.
+pub(crate) fn buckets(merged: &Histogram) -> Vec<(f64, u64)> {
     let mut steps = merged.steps().peekable();
     let (mut sum, mut at) = (0, 1);
-    let mut bucket = |le: &str, count: u64| {
-        let labels = labels(result, cell, &[("le", le)]);
-        let _ = writeln!(out, "sluice_lab_latency_seconds_bucket{{{labels}}} {count}");
-    };
+    let mut buckets = Vec::new();
     while steps.peek().is_some() {
         let bound = heat_step_ns(at);
         while let Some((_, count)) = steps.next_if(|(ns, _)| *ns <= bound) {
             sum += count;
         }
-        bucket(&(bound as f64 / 1e9).to_string(), sum);
+        buckets.push((bound as f64, sum));
         at = at.saturating_add(1);
+    }
+    buckets
+}
+
+/// The buckets, sum and count of a cell.
+fn histogram(result: &RunResult, cell: &Cell, merged: &Histogram) -> String {
+    let mut out = String::new();
+    let mut bucket = |le: &str, count: u64| {
+        let labels = labels(result, cell, &[("le", le)]);
+        let _ = writeln!(out, "sluice_lab_latency_seconds_bucket{{{labels}}} {count}");
+    };
+    for (bound, sum) in buckets(merged) {
+        bucket(&(bound / 1e9).to_string(), sum);
     }
     bucket("+Inf", merged.count());
     let labels = labels(result, cell, &[]);

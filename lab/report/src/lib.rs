@@ -16,6 +16,7 @@ pub mod load;
 mod mark_summary;
 pub mod markdown;
 pub mod merge;
+pub mod otlp;
 pub mod panels;
 mod shapes;
 pub mod text;
