@@ -366,3 +366,52 @@ fn what_asks_to_be_forwarded_as_it_arrives_is_not_collected() {
         assert_eq!(response.field("Proxy-Status"), reported, "{head}");
     }
 }
+
+#[test]
+fn settings_of_a_json_configuration_do_not_vanish() {
+    let server =
+        |inner: &str| format!(r#"{{"apps":{{"http":{{"servers":{{"s":{{{inner}}}}}}}}}}}"#);
+    let folder = Folder::new();
+    let validate = |text: &str| {
+        folder.write("config.json", text);
+        let output = run_to_end(&folder, &["validate", "--config", "config.json"]);
+        (output.status.code(), text_of(&output))
+    };
+    for (name, admin) in [
+        ("admin.remote", r#"{"remote":{"listen":":2021"}}"#),
+        (
+            "admin.identity",
+            r#"{"identity":{"identifiers":["a.test"]}}"#,
+        ),
+        (
+            "admin.config.load",
+            r#"{"config":{"load":{"module":"http","url":"http://a.test"}}}"#,
+        ),
+    ] {
+        let (code, said) = validate(&format!(r#"{{"admin":{admin}}}"#));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(name), "{said}");
+    }
+    for (name, inner) in [
+        ("h3", r#""protocols":["h1","h2","h3"]"#),
+        ("h3", r#""listen":[":1"],"listen_protocols":[["h1","h3"]]"#),
+        ("push", r#""routes":[{"handle":[{"handler":"push"}]}]"#),
+        (
+            "write_buffer_size",
+            r#""routes":[{"handle":[{"handler":"reverse_proxy","transport":{"protocol":"http","write_buffer_size":4096}}]}]"#,
+        ),
+    ] {
+        let (code, said) = validate(&server(inner));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains("warning[no-effect]") && said.contains(name),
+            "{said}"
+        );
+    }
+    let (code, said) = validate(&server(r#""protocols":["h1","h2"]"#));
+    assert!(code == Some(0) && !said.contains("no-effect"), "{said}");
+}
+
+fn text_of(output: &std::process::Output) -> String {
+    text(&output.stderr) + &text(&output.stdout)
+}

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use sluice_caddyfile::limits::FILE_BYTES_MAX;
 use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span, Written};
-use sluice_model::{Config, ConfigError};
+use sluice_model::{Config, ConfigError, Idle, idle_settings};
 use sluice_pipeline::expression;
 
 use crate::commands::hash_bcrypt;
@@ -286,9 +286,9 @@ pub fn parse(
         Adapter::Nginx => nginx(name, text, &sluice_nginx::Invocation::default(), format),
         Adapter::Json => match Config::from_json(text) {
             Ok(config) => Ok(Loaded {
+                report: idle_report(&config),
                 config,
                 written: None,
-                report: Report::new(),
                 files: vec![name.into()],
                 read_at,
                 texts: None,
@@ -368,6 +368,21 @@ impl Loader for Recording {
     fn hash_password(&self, password: &str) -> Option<String> {
         hash_bcrypt(password, PASSWORD_COST).ok()
     }
+}
+
+/// Warns of settings of a JSON configuration that have no effect.
+fn idle_report(config: &Config) -> Report {
+    let mut report = Report::new();
+    for Idle {
+        place,
+        name,
+        instead,
+    } in idle_settings(config)
+    {
+        let found = Diagnostic::warning("no-effect", format!("{name} has no effect"));
+        report.push(found.note(format!("at {place}")).help(instead));
+    }
+    report
 }
 
 fn json_report(name: &str, text: &str, error: &ConfigError) -> Report {

@@ -112,9 +112,9 @@ pub(crate) async fn enter(
 }
 
 /// The addresses, and the extensions of the header.
-type Told = (Ends, Box<[u8]>);
+type Received = (Ends, Box<[u8]>);
 
-async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Told>> {
+async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Received>> {
     let mut seen = 0;
     let mut bytes = [0; HEADER_BYTES_MAX];
     loop {

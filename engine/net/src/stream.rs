@@ -155,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// Ends both directions at once: whoever waits for the connection finds it closed.
+    /// Ends both directions at once, so that tasks waiting for the connection find it closed.
     pub fn shut_down(&self) {
         let end = |socket: socket2::SockRef<'_>| {
             // If it fails, the connection is closed already.

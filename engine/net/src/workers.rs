@@ -73,6 +73,8 @@ pub struct Conditions {
     pub priority: Option<i32>,
     /// The connection limit of each worker; unlimited if `None`.
     pub slots: Option<SlotLimit>,
+    /// Called by each worker whenever it is about to wait for events, and when it ends. It must not panic.
+    pub before_wait: Option<fn()>,
 }
 
 impl Conditions {
@@ -151,7 +153,7 @@ impl<S: Service> Workers<S> {
                             if let Some(limit) = conditions.slots {
                                 worker.slots.limit(limit);
                             }
-                            run_thread(worker, limit, inbox);
+                            run_thread(worker, limit, inbox, conditions.before_wait);
                         }
                     })?;
                 taking.recv().map_err(io::Error::other)??;
@@ -328,7 +330,9 @@ fn run_thread<S: Service>(
     worker: Rc<Worker>,
     limit: Arc<ConnectionLimit>,
     inbox: mpsc::Receiver<Command<S>>,
+    before_wait: Option<fn()>,
 ) {
+    let before_wait = before_wait.unwrap_or(|| {});
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -336,9 +340,11 @@ fn run_thread<S: Service>(
         .event_interval(LOOK_INTERVAL)
         .global_queue_interval(LOOK_INTERVAL)
         .max_io_events_per_tick(LOOK_INTERVAL as usize)
+        .on_thread_park(before_wait)
         .build_local(LocalOptions::default())
         .expect("the process may open an epoll descriptor at its start");
     runtime.block_on(run(worker, limit, inbox));
+    before_wait();
 }
 
 struct Running<S: Service> {

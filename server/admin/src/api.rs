@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sluice_caddyfile::{Adapted, DiskLoader, MemoryLoader, adapt};
 use sluice_diag::Written;
 use sluice_message::{FieldId, Method, RequestHead, Status};
-use sluice_model::Config;
+use sluice_model::{Config, Idle, idle_settings};
 
 use crate::orders::{Current, LoadOrder, Order, Orders, Waiter, reply};
 
@@ -234,7 +234,18 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
     match essence.to_ascii_lowercase().as_slice() {
         b"application/json" | b"text/json" | b"" => {
             let config = Config::from_json(text).map_err(|error| bad(error.to_string()))?;
-            Ok((config, None, Vec::new()))
+            let warnings = idle_settings(&config);
+            let warnings = warnings.iter().map(
+                |Idle {
+                     place,
+                     name,
+                     instead,
+                 }| {
+                    format!("warning[no-effect]: {name} has no effect; {instead} (at {place})")
+                },
+            );
+            let warnings = warnings.collect();
+            Ok((config, None, warnings))
         }
         kind if kind == WITH_TEXTS.as_bytes() => with_texts(text).map_err(bad),
         b"text/caddyfile" => {

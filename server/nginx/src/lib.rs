@@ -18,6 +18,7 @@ pub mod error_log;
 pub mod expires;
 pub mod explained;
 pub mod files;
+mod follow_up;
 mod geo;
 pub mod groups;
 pub mod gunzip;

@@ -9,32 +9,18 @@ use sluice_model::nginx::PostAction as Config;
 use sluice_net::tasks::in_background;
 use sluice_net::{Body, Completion, Ending, Worker};
 
+use super::follow_up::FollowUp;
 use super::mirror::read_on;
 use super::subrequest;
 use super::tree::Tree;
 use crate::limits::POST_ACTIONS_MAX;
 use crate::state::NginxContext;
-use sluice_observe::log::Log;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::{Handler, Step};
 use sluice_pipeline::refusal::Refusal;
-use sluice_pipeline::subrequests::ServerRef;
 
-/// The request that follows.
-pub struct PostAction {
-    uri: Box<str>,
-    site: ServerRef,
-    log: Option<Log>,
-}
-
-impl std::fmt::Debug for PostAction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("PostAction").field(&self.uri).finish()
-    }
-}
-
-struct Noting(Arc<PostAction>);
+struct Noting(Arc<FollowUp>);
 
 /// Builds the handler.
 pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
@@ -44,7 +30,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
             config.uri
         )));
     }
-    Ok(Box::new(Noting(Arc::new(PostAction {
+    Ok(Box::new(Noting(Arc::new(FollowUp {
         uri: config.uri.as_str().into(),
         site: builder.itself.clone(),
         log: builder.log.cloned(),

@@ -11,9 +11,9 @@ use sluice_route::{Found, Key, Kind, Provenance, Values};
 
 use super::captures::Captures;
 use super::connection_zone::Held as Counted;
+use super::follow_up::FollowUp;
 use super::groups::found_or_fails;
 use super::piece::Piece;
-use super::post_action::PostAction;
 use super::ssi::page_state::Shared as Pages;
 use super::user_id_value::Known;
 use sluice_handlers::filters::encode::Counts;
@@ -511,7 +511,7 @@ pub struct Occasional {
     /// The file that holds the request body.
     pub(super) body_file: Option<Arc<Path>>,
     /// The request that follows, and the scope that has it.
-    pub(super) post_action: Option<(u32, Arc<PostAction>)>,
+    pub(super) post_action: Option<(u32, Arc<FollowUp>)>,
 }
 
 /// An upstream address that contains variables, after expansion.

@@ -404,18 +404,45 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
     ))
 }
 
-/// Refuses apps that would otherwise silently do nothing: in Caddy they are plugins.
+/// Refuses settings that would otherwise silently do nothing, and that others rely on.
 fn unbuilt(config: &Config) -> Vec<Refusal> {
     let events = config.apps.events.as_ref();
     let subscribed = events.is_some_and(|events| !events.subscriptions.is_empty());
     let filesystems = config.apps.filesystems.as_ref();
     let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
+    let admin = config.admin.as_ref();
+    let loads = admin.and_then(|admin| admin.config.as_ref()?.load.as_ref());
+    let remove = "remove it";
     let unbuilt = [
-        (subscribed, "apps.events", "a handler of events"),
-        (mounted, "apps.caddy.filesystems", "another file system"),
+        (subscribed, "apps.events", "a handler of events", remove),
+        (
+            mounted,
+            "apps.caddy.filesystems",
+            "another file system",
+            remove,
+        ),
+        // The author relies on these: on access only with a certificate, or on another configuration.
+        (
+            admin.is_some_and(|admin| admin.remote.is_some()),
+            "admin.remote",
+            "administration from other machines",
+            "remove it, and reach `admin.listen` through a tunnel such as SSH",
+        ),
+        (
+            admin.is_some_and(|admin| admin.identity.is_some()),
+            "admin.identity",
+            "a certificate for remote administration",
+            "remove it; it serves `admin.remote` only",
+        ),
+        (
+            loads.is_some(),
+            "admin.config.load",
+            "loading another configuration at the start",
+            "start with that configuration, or send it to `/load` of the admin API",
+        ),
     ];
     let used = unbuilt.into_iter().filter(|(used, ..)| *used);
-    used.map(|(_, place, what)| at(place, Refusal::not_yet(what, "remove it")))
+    used.map(|(_, place, what, help)| at(place, Refusal::not_yet(what, help)))
         .collect()
 }
 

@@ -12,7 +12,7 @@ use sluice_net::{Body, ClientLimits, Completion, Ending, Refused, Response, Serv
 
 use crate::modules;
 use sluice_observe::Recorder;
-use sluice_observe::log::AccessLog;
+use sluice_observe::log::{AccessLog, write_before_close};
 use sluice_observe::metrics::Marks;
 use sluice_pipeline::build::{Builder, Listed, Serving};
 use sluice_pipeline::client_ip::TrustedProxies;
@@ -289,6 +289,9 @@ impl Service for Site {
             self.access.as_ref(),
             metrics,
         );
+        if exchange.close {
+            write_before_close();
+        }
     }
 
     fn write_until(&self, exchange: &Exchange) -> Option<Moment> {

@@ -32,12 +32,22 @@ pub fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
     };
     let http_port = nonzero(http.http_port, sluice_model::http::HTTP_PORT);
     let https_port = nonzero(http.https_port, sluice_model::http::HTTPS_PORT);
-    let mut redirects: BTreeMap<(String, u16), BTreeSet<String>> = BTreeMap::new();
+    let mut redirects = Redirects {
+        http_port,
+        https_port,
+        targets: BTreeMap::new(),
+    };
     for server in http.servers.values_mut() {
         let settings = server.automatic_https.clone().unwrap_or_default();
         let ports = listen_ports(server);
         if settings.disable || is_http_only(server, &ports, http_port) {
             continue;
+        }
+        // A server on the usual port alone is one of HTTPS, even for any name.
+        let is_https_only = !ports.is_empty() && ports.iter().all(|(_, port)| *port == https_port);
+        if server.tls_connection_policies.is_empty() && is_https_only {
+            let policies = &mut server.tls_connection_policies;
+            policies.push(ConnectionPolicy::default());
         }
         let names = named_hosts(server, &settings.skip);
         if names.is_empty() && server.tls_connection_policies.is_empty() {
@@ -58,15 +68,12 @@ pub fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
         }
         if !settings.disable_redirects {
             for (host, port) in ports.iter().filter(|(_, port)| *port != http_port) {
-                redirects
-                    .entry((host.clone(), *port))
-                    .or_default()
-                    .extend(names.iter().cloned());
+                redirects.record(&names, host, *port);
             }
         }
     }
     split_plain_sockets(http, http_port);
-    add_redirects(http, http_port, https_port, redirects);
+    redirects.add_to(http, !auto.names.is_empty());
     let tls = config.apps.tls.as_ref();
     let forced = tls.map_or(&[][..], |tls| &tls.certificates.automate);
     auto.names
@@ -182,45 +189,130 @@ fn split_plain_sockets(http: &mut sluice_model::HttpApp, http_port: u16) {
     http.servers.extend(split);
 }
 
-fn add_redirects(
-    http: &mut sluice_model::HttpApp,
+/// Where plain HTTP is redirected to.
+struct Redirects {
     http_port: u16,
     https_port: u16,
-    redirects: BTreeMap<(String, u16), BTreeSet<String>>,
-) {
-    let mut routes: BTreeMap<String, Vec<Route>> = BTreeMap::new();
-    for ((host, port), names) in redirects {
-        if names.is_empty() {
-            continue;
-        }
-        let route = redirect(names, (port != https_port).then_some(port));
-        routes
-            .entry(listen_text(&host, http_port))
-            .or_default()
-            .push(route);
-    }
-    for (listen, routes) in routes {
-        let there = http
-            .servers
-            .values_mut()
-            .find(|server| server.listen.contains(&listen));
-        match there {
-            // The routes of the configuration come first, except its catch-all routes.
-            Some(server) => {
-                let catch_all = server
-                    .routes
-                    .iter()
-                    .position(|route| route.r#match.is_empty());
-                let at = catch_all.unwrap_or(server.routes.len());
-                server.routes.splice(at..at, routes);
+    /// The addresses of each name, all with one port; those of sites for any name under the empty one.
+    targets: BTreeMap<String, Vec<(String, u16)>>,
+}
+
+impl Redirects {
+    /// Records that a server with these names listens on an address. The usual port wins over others, and else the
+    /// first one.
+    fn record(&mut self, names: &BTreeSet<String>, host: &str, port: u16) {
+        let any = BTreeSet::from([String::new()]);
+        for name in if names.is_empty() { &any } else { names } {
+            let targets = self.targets.entry(name.clone()).or_default();
+            let known = targets.first().map(|(_, port)| *port);
+            match known {
+                Some(known) if known == port => {}
+                Some(_) if port == self.https_port => targets.clear(),
+                Some(_) => continue,
+                None => {}
             }
-            None => {
-                let server = http.servers.entry(REDIRECTS.to_owned()).or_default();
-                server.listen.push(listen);
-                server.routes.extend(routes);
+            let target = (host.to_owned(), port);
+            if !targets.contains(&target) {
+                targets.push(target);
             }
         }
     }
+
+    /// The redirects of each address on the plain HTTP port, the more specific ones first.
+    fn routes(&self) -> BTreeMap<String, Vec<Route>> {
+        let mut names: BTreeMap<(&str, u16), Vec<&str>> = BTreeMap::new();
+        for (name, targets) in &self.targets {
+            for (host, port) in targets {
+                names.entry((host, *port)).or_default().push(name);
+            }
+        }
+        let mut found: BTreeMap<String, Vec<(u16, Vec<&str>)>> = BTreeMap::new();
+        for ((host, port), names) in names {
+            let redirects = found.entry(listen_text(host, self.http_port)).or_default();
+            redirects.push((port, names));
+        }
+        let route = |(port, names): (u16, Vec<&str>)| {
+            let named = names.into_iter().filter(|name| !name.is_empty());
+            self.redirect(named.map(str::to_owned).collect(), port)
+        };
+        let sorted = |mut redirects: Vec<(u16, Vec<&str>)>| {
+            redirects.sort_by_key(|(_, names)| {
+                let name = names.last().copied().unwrap_or_default();
+                (name.is_empty(), name.contains('*'), usize::MAX - name.len())
+            });
+            redirects.into_iter().map(route).collect()
+        };
+        let all = found.into_iter();
+        all.map(|(listen, redirects)| (listen, sorted(redirects)))
+            .collect()
+    }
+
+    /// Adds the redirects to the servers on the plain HTTP port, or a server for them. As in Caddy, all other names
+    /// are redirected as well where no route of the configuration responds; and without a name that needs a
+    /// certificate, the routes for any name come before the redirects.
+    fn add_to(&self, http: &mut sluice_model::HttpApp, manages_names: bool) {
+        for (listen, mut routes) in self.routes() {
+            let others = self.redirect(Vec::new(), self.https_port);
+            let mut servers = http.servers.values_mut();
+            match servers.find(|server| server.listen.contains(&listen)) {
+                Some(server) => {
+                    if manages_names {
+                        let at = after_named(&server.routes);
+                        server.routes.splice(at..at, routes);
+                    }
+                    server.routes.push(others);
+                }
+                None => {
+                    let server = http.servers.entry(REDIRECTS.to_owned()).or_default();
+                    server.listen.push(listen);
+                    // The server may have the redirects of another address already, which end with all other names.
+                    let at = server.routes.len().saturating_sub(1);
+                    if server.routes.is_empty() {
+                        routes.push(others);
+                    }
+                    server.routes.splice(at..at, routes);
+                }
+            }
+        }
+    }
+
+    /// The redirect of these names, or of all, to a port.
+    fn redirect(&self, names: Vec<String>, port: u16) -> Route {
+        // The port in front of a container or a firewall is the usual one, whatever it is here.
+        let is_usual = [self.http_port, self.https_port, 80, 443].contains(&port);
+        let port = match is_usual {
+            true => String::new(),
+            false => format!(":{port}"),
+        };
+        let location = format!("https://{{http.request.host}}{port}{{http.request.uri}}");
+        let mut response = StaticResponse {
+            status_code: 308.into(),
+            close: true,
+            ..Default::default()
+        };
+        response
+            .headers
+            .insert("Location".to_owned(), vec![location]);
+        let mut matchers = vec![Matcher::Protocol("http".to_owned())];
+        if !names.is_empty() {
+            matchers.insert(0, Matcher::Host(names));
+        }
+        Route {
+            r#match: vec![MatcherSet(matchers)],
+            handle: vec![Handler::StaticResponse(response)],
+            terminal: true,
+            ..Route::default()
+        }
+    }
+}
+
+/// The place behind the last route with a host, or the first one if there is none.
+fn after_named(routes: &[Route]) -> usize {
+    let is_named = |route: &Route| {
+        let mut matchers = route.r#match.iter().flat_map(|set| &set.0);
+        matchers.any(|matcher| matches!(matcher, Matcher::Host(_)))
+    };
+    routes.iter().rposition(is_named).map_or(0, |at| at + 1)
 }
 
 fn listen_text(host: &str, port: u16) -> String {
@@ -228,29 +320,6 @@ fn listen_text(host: &str, port: u16) -> String {
         format!("[{host}]:{port}")
     } else {
         format!("{host}:{port}")
-    }
-}
-
-fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
-    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-    let location = format!("https://{{http.request.host}}{port}{{http.request.uri}}");
-    let mut response = StaticResponse {
-        status_code: 308.into(),
-        close: true,
-        ..Default::default()
-    };
-    response
-        .headers
-        .insert("Location".to_owned(), vec![location]);
-    let hosts = Matcher::Host(names.into_iter().collect());
-    Route {
-        r#match: vec![MatcherSet(vec![
-            hosts,
-            Matcher::Protocol("http".to_owned()),
-        ])],
-        handle: vec![Handler::StaticResponse(response)],
-        terminal: true,
-        ..Route::default()
     }
 }
 
@@ -300,6 +369,62 @@ mod tests {
             text.contains("https://{http.request.host}:8443{http.request.uri}"),
             "{text}"
         );
+    }
+
+    /// The hosts and locations of the redirects of a server, in order.
+    fn redirects(server: &Server) -> Vec<(Vec<String>, String)> {
+        let found = server.routes.iter().filter_map(|route| {
+            let Handler::StaticResponse(response) = route.handle.first()? else {
+                return None;
+            };
+            let hosts = route
+                .r#match
+                .first()?
+                .0
+                .iter()
+                .find_map(|matcher| match matcher {
+                    Matcher::Host(hosts) => Some(hosts.clone()),
+                    _ => None,
+                });
+            let location = response.headers.get("Location")?.first()?.clone();
+            Some((hosts.unwrap_or_default(), location))
+        });
+        found.collect()
+    }
+
+    const TO_USUAL: &str = "https://{http.request.host}{http.request.uri}";
+
+    #[test]
+    fn other_names_are_redirected_behind_all_routes() {
+        let text = r#"{"apps":{"http":{"servers":{
+            "a":{"listen":[":443",":8443"],"routes":[{"match":[{"host":["a.example","*.example"]}]}]},
+            "b":{"listen":[":8443"],"routes":[{"match":[{"host":["b.test"]}]}]},
+            "p":{"listen":[":80"],"routes":[{"match":[{"host":["p.test"]}]},{}]}}}}}"#;
+        let auto = expand(&config(text), &BTreeSet::new());
+        let http = auto.config.apps.http.unwrap();
+        let plain = &http.servers["p"];
+        let hosts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let other = "https://{http.request.host}:8443{http.request.uri}".to_owned();
+        let expected = [
+            (hosts(&["*.example", "a.example"]), TO_USUAL.to_owned()),
+            (hosts(&["b.test"]), other),
+            (hosts(&[]), TO_USUAL.to_owned()),
+        ];
+        assert_eq!(redirects(plain), expected);
+        assert!(plain.routes[3].r#match.is_empty(), "the route for any name");
+        assert!(!http.servers.contains_key(REDIRECTS));
+    }
+
+    #[test]
+    fn a_site_for_any_name_is_redirected_to() {
+        let text = r#"{"apps":{"http":{"servers":{"a":{"listen":["127.0.0.1:8443","[::1]:8443"],
+            "tls_connection_policies":[{}],"routes":[{}]}}}}}"#;
+        let auto = expand(&config(text), &BTreeSet::new());
+        let server = &auto.config.apps.http.unwrap().servers[REDIRECTS];
+        assert_eq!(server.listen, ["127.0.0.1:80", "[::1]:80"]);
+        let to = |location: &str| (Vec::new(), location.to_owned());
+        let other = "https://{http.request.host}:8443{http.request.uri}";
+        assert_eq!(redirects(server), [to(other), to(other), to(TO_USUAL)]);
     }
 
     #[test]

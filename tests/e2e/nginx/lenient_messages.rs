@@ -22,7 +22,10 @@ fn recording() -> (Upstream, Arc<Mutex<Vec<String>>>) {
     let upstream = Upstream::start(move |mut wire: Wire| {
         while let Some(head) = wire.head() {
             let Some(_) = wire.body(&head) else { return };
-            noted.lock().unwrap().push(head[0].clone());
+            noted
+                .lock()
+                .expect("nobody panics with it")
+                .push(head[0].clone());
             let text = head[0].clone();
             let length = text.len();
             wire.send(format!(
@@ -103,7 +106,7 @@ fn a_head_may_end_its_lines_with_lf_and_nothing_behind_it_is_a_request() {
             "{request:?}"
         );
     }
-    let served = lines.lock().unwrap().clone();
+    let served = lines.lock().expect("nobody panics with it").clone();
     assert_eq!(served.len(), accepted.len(), "{served:?}");
 }
 
@@ -134,7 +137,7 @@ fn chunks_end_their_lines_with_cr_lf() {
             );
         }
     }
-    assert!(lines.lock().unwrap().is_empty());
+    assert!(lines.lock().expect("nobody panics with it").is_empty());
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn http_1_0_may_post_without_a_length_and_nothing_behind_it_is_a_request() {
             );
         }
     }
-    assert_eq!(lines.lock().unwrap().len(), 4);
+    assert_eq!(lines.lock().expect("nobody panics with it").len(), 4);
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn trace_connect_and_hosts_with_empty_labels_are_refused_everywhere() {
         ]);
         assert_eq!(peer.response(id).status, 200, "after {head:?}");
     }
-    assert!(lines.lock().unwrap().is_empty());
+    assert!(lines.lock().expect("nobody panics with it").is_empty());
 }
 
 /// Over HTTP/2 a client may send its first SETTINGS after its first request, or never.

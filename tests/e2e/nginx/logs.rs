@@ -1,7 +1,7 @@
 //! Access logs and the error log.
 
 use super::setup;
-use crate::client::exchange;
+use crate::client::{Client, exchange};
 use crate::harness::eventually;
 
 #[test]
@@ -77,4 +77,33 @@ location /inner { error_page 404 /own?log=1&a=inner; return 404; }
         .filter(|line| !line.contains("\"GET /files/none HTTP/1.1\""))
         .collect();
     assert!(others.is_empty(), "{errors}");
+}
+
+/// As with nginx, the line of a request is in the log before its connection is closed: a program that reads the log then
+/// has nothing to wait for. On a connection that stays it is there once the worker waits.
+#[test]
+fn a_request_is_in_the_log_before_its_connection_is_idle() {
+    let server = super::setup(
+        "events {}\nhttp {\nlog_format m '$uri';\nserver {\nlisten 127.0.0.1:{port};\naccess_log {folder}/a.log m;\n\
+         location / { return 200 ok; }\n}\n}\n",
+    )
+    .start();
+    let log = || server.folder.read("a.log");
+    let mut expected = String::new();
+    for number in 0..20 {
+        let mut client = Client::connect(server.port);
+        client.send(format!(
+            "GET /{number} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        ));
+        assert_eq!(client.response().status, 200);
+        assert!(client.is_closed());
+        expected.push_str(&format!("/{number}\n"));
+        assert_eq!(log(), expected);
+    }
+    let mut client = Client::connect(server.port);
+    for number in 0..20 {
+        assert_eq!(client.get(&format!("/kept/{number}")).status, 200);
+        expected.push_str(&format!("/kept/{number}\n"));
+        eventually("the line", || log() == expected, log);
+    }
 }

@@ -71,6 +71,7 @@ pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
         processors: processors(&asked.worker_processors).map_err(Failed::new)?,
         priority: priority.transpose().map_err(Failed::new)?,
         slots: None,
+        before_wait: Some(sluice_observe::log::write_pending),
     })
 }
 

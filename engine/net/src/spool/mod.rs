@@ -77,7 +77,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         let is_removed = |names: &Arc<Names>| names.after_use() == AfterUse::Remove;
         if let (true, Some(path)) = (self.names.as_ref().is_some_and(is_removed), self.path.get()) {
-            // Whoever has removed it before did the same.
+            // Another program may have removed it before.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -27,6 +27,9 @@ pub const LOG_NAMED_OPEN_MAX: usize = 1024;
 /// Capacity that an output's buffer retains.
 pub const LOG_SPARE_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes in the queue of a file that a worker writes at once, although it does not wait yet: some hundred lines.
+pub const LOG_DIRECT_BYTES_MAX: usize = 64 << 10;
+
 /// How long a writer waits for more lines before writing: reduces the number of writes under load, unnoticeably to
 /// people who watch a log.
 pub const LOG_GATHER: Duration = Duration::from_millis(10);

@@ -1,8 +1,10 @@
 //! Logging: entries about the process, and access logs of sites. The calling thread formats an entry and background
-//! threads write it, so that a full disk or a slow terminal never delays a request. The callers decide what to log.
+//! threads write it, so that a full disk or a slow terminal never delays a request. Only plain files, neither rotated nor
+//! buffered, are written by the workers themselves, as in nginx. The callers decide what to log.
 
 mod access;
 mod archive;
+mod direct;
 mod encode;
 mod entry;
 mod file;
@@ -27,6 +29,7 @@ mod zone;
 
 pub use access::{AccessLog, Credentials, RequestFacts, add_request};
 pub use archive::{Archive, Compression};
+pub use direct::{write_before_close, write_pending};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
 pub use entry::{CONNECTION_COUNTS, Entry, Log};
 pub use file::{DirMode, Rotation, Schedule};

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::direct::{self, Postponed};
 use super::encode::{Encoder, Head};
 use super::file::{Kind, RollingFile, Rotation};
 use super::hold::Hold;
@@ -28,6 +29,11 @@ pub struct Output {
     queue: Mutex<Queue>,
     writer: Arc<Writer>,
     rotation: Mutex<Arc<Rotation>>,
+    /// The regular file that its thread writes to. A writer holds the lock from before it takes lines off the queue.
+    file: Option<Arc<Mutex<RollingFile>>>,
+    /// Whether workers may write to the file: lines are not held back, and it is never rotated.
+    is_direct: AtomicBool,
+    me: Weak<Output>,
     lost: AtomicU64,
     /// Lines lost by any output of the process.
     lost_everywhere: Arc<AtomicU64>,
@@ -38,6 +44,8 @@ struct Queue {
     bytes: Vec<u8>,
     lost: u64,
     hold: Hold,
+    /// Why a worker could not write, until that is reported.
+    failure: Option<io::Error>,
 }
 
 impl Queue {
@@ -79,8 +87,15 @@ impl Output {
         }
         queue.bytes.extend_from_slice(lines);
         self.writer.queued.fetch_add(lines.len(), Ordering::Relaxed);
-        let is_due = queue.hold.is_due(before, queue.bytes.len());
+        let (after, hold) = (queue.bytes.len(), queue.hold);
         drop(queue);
+        if self.is_direct.load(Ordering::Relaxed)
+            && let Some(me) = self.me.upgrade()
+            && direct::postpone(me, after)
+        {
+            return Pushed::Queued;
+        }
+        let is_due = hold.is_due(before, after);
         // Held lines must leave room for those of other outputs.
         let is_pressed = total < LOG_HELD_BYTES_MAX && total + lines.len() >= LOG_HELD_BYTES_MAX;
         if is_due || is_pressed {
@@ -96,7 +111,34 @@ impl Output {
 
     fn is_idle(&self) -> bool {
         let queue = lock(&self.queue);
-        queue.bytes.is_empty() && queue.lost == 0
+        queue.bytes.is_empty() && queue.lost == 0 && queue.failure.is_none()
+    }
+}
+
+impl Postponed for Output {
+    /// Writes the queue to the file in the calling thread. If that fails, the lines are lost, and the output's thread
+    /// reports it.
+    fn write_now(&self) {
+        let Some(file) = &self.file else { return };
+        let mut file = lock(file);
+        let mut bytes = std::mem::take(&mut lock(&self.queue).bytes);
+        let written = file.write(&bytes, &lock(&self.rotation).clone());
+        self.writer.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+        bytes.clear();
+        bytes.shrink_to(LOG_SPARE_BYTES_MAX);
+        let mut queue = lock(&self.queue);
+        if queue.bytes.capacity() == 0 {
+            queue.bytes = bytes;
+        }
+        if let Err(error) = written {
+            queue.failure = Some(error);
+            drop(queue);
+            self.writer.wake(Wake::Lines);
+        }
+    }
+
+    fn wake_writer(&self) {
+        self.writer.wake(Wake::Lines);
     }
 }
 
@@ -197,6 +239,10 @@ impl Outputs {
                     None => self.add_file(place, RollingFile::open(path, *mode, *dir_mode)?)?,
                 };
                 lock(&found.rotation).clone_from(rotation);
+                let is_direct = **rotation == Rotation::never() && *hold == Hold::default();
+                found
+                    .is_direct
+                    .store(is_direct && found.file.is_some(), Ordering::Relaxed);
                 let before = std::mem::replace(&mut lock(&found.queue).hold, *hold);
                 if before != *hold {
                     found.writer.wake(Wake::Lines);
@@ -210,7 +256,7 @@ impl Outputs {
     /// Adds an open file. A pipe gets its own thread: a stopped reader must not delay files.
     fn add_file(&self, place: Place, file: RollingFile) -> io::Result<Arc<Output>> {
         let kind = file.kind();
-        let target = Target::File(Box::new(file));
+        let target = Target::File(Arc::new(Mutex::new(file)));
         match kind {
             Kind::Regular => Ok(self.add(&self.files, place, target)),
             Kind::Stream => {
@@ -334,10 +380,17 @@ fn add(
     place: Place,
     target: Target,
 ) -> Arc<Output> {
-    let output = Arc::new(Output {
+    let file = match &target {
+        Target::File(file) if lock(file).kind() == Kind::Regular => Some(file.clone()),
+        Target::File(_) | Target::Stderr | Target::Stdout | Target::Peer(_) => None,
+    };
+    let output = Arc::new_cyclic(|me| Output {
         queue: Mutex::default(),
         writer: writer.clone(),
         rotation: Mutex::new(Arc::new(Rotation::never())),
+        file,
+        is_direct: AtomicBool::new(false),
+        me: me.clone(),
         lost: AtomicU64::new(0),
         lost_everywhere: lost.clone(),
     });
@@ -473,7 +526,7 @@ impl Loss {
 enum Target {
     Stderr,
     Stdout,
-    File(Box<RollingFile>),
+    File(Arc<Mutex<RollingFile>>),
     Peer(Box<Peer>),
 }
 
@@ -494,7 +547,7 @@ impl Scribe {
             self.slots.append(&mut lock(&self.writer.arrived));
             let reopens = self.writer.reopens.swap(false, Ordering::AcqRel);
             if reopens {
-                self.files().for_each(RollingFile::stay);
+                self.files().for_each(|file| lock(file).stay());
             }
             let is_pressed = why == Wake::Finish
                 || reopens
@@ -513,21 +566,21 @@ impl Scribe {
         }
     }
 
-    fn files(&mut self) -> impl Iterator<Item = &mut RollingFile> {
-        self.slots
-            .iter_mut()
-            .filter_map(|slot| match &mut slot.target {
-                Target::File(file) => Some(&mut **file),
-                Target::Stderr | Target::Stdout | Target::Peer(_) => None,
-            })
+    fn files(&self) -> impl Iterator<Item = &Mutex<RollingFile>> {
+        self.slots.iter().filter_map(|slot| match &slot.target {
+            Target::File(file) => Some(&**file),
+            Target::Stderr | Target::Stdout | Target::Peer(_) => None,
+        })
     }
 
     fn reopen(&mut self) {
         for at in 0..self.slots.len() {
-            let slot = &mut self.slots[at];
-            if let Target::File(file) = &mut slot.target
-                && let Err(error) = file.reopen()
-            {
+            let slot = &self.slots[at];
+            let reopened = match &slot.target {
+                Target::File(file) => lock(file).reopen(),
+                Target::Stderr | Target::Stdout | Target::Peer(_) => Ok(()),
+            };
+            if let Err(error) = reopened {
                 let place = slot.place.clone();
                 self.report_failure(at, &place, &error);
             }
@@ -551,6 +604,11 @@ impl Scribe {
     /// Writes the queue of an output, unless its lines may be held back.
     fn write(&mut self, at: usize, why: Wake, is_pressed: bool) {
         self.report_loss(at, why);
+        let failure = lock(&self.slots[at].output.queue).failure.take();
+        if let Some(error) = failure {
+            let place = self.slots[at].place.clone();
+            self.report_failure(at, &place, &error);
+        }
         let slot = &mut self.slots[at];
         // While a peer is unavailable lines stay in the bounded queue. At shutdown there is one last attempt.
         let behind = match &slot.target {
@@ -563,6 +621,12 @@ impl Scribe {
             }
             Target::Stderr | Target::Stdout | Target::File(_) => false,
         };
+        let shared = match &slot.target {
+            Target::File(file) => Some(file.clone()),
+            Target::Stderr | Target::Stdout | Target::Peer(_) => None,
+        };
+        // Before lines are taken off the queue, so that they stay in order.
+        let mut file = shared.as_deref().map(lock);
         let gzip;
         let bytes = {
             let is_pressed = is_pressed || Arc::strong_count(&slot.output) == 1;
@@ -579,18 +643,20 @@ impl Scribe {
                 std::mem::replace(&mut queue.bytes, spare)
             }
         };
-        let written = match &mut slot.target {
-            Target::Stderr => write_patiently(&mut io::stderr(), &bytes),
-            Target::Stdout => write_patiently(&mut io::stdout(), &bytes),
-            Target::File(file) => {
+        let written = match (&mut slot.target, file.as_deref_mut()) {
+            (Target::Stderr, _) => write_patiently(&mut io::stderr(), &bytes),
+            (Target::Stdout, _) => write_patiently(&mut io::stdout(), &bytes),
+            (Target::Peer(peer), _) => peer.write(&bytes),
+            (Target::File(_), None) => Ok(()),
+            (Target::File(_), Some(file)) => {
                 let rotation = lock(&slot.output.rotation).clone();
                 match gzip {
                     None => file.write(&bytes, &rotation),
                     Some(level) => file.write_compressed(&bytes, level),
                 }
             }
-            Target::Peer(peer) => peer.write(&bytes),
         };
+        drop(file);
         self.writer.queued.fetch_sub(bytes.len(), Ordering::Relaxed);
         slot.spare = bytes;
         slot.spare.clear();

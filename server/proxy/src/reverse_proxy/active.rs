@@ -428,7 +428,7 @@ impl Checks {
         };
         head.uri.set(place.target.as_bytes());
         head.fields.append(&self.fields);
-        // Over HTTP/2 and FastCGI the authority counts alone.
+        // Over HTTP/2 and FastCGI the host is not among the headers.
         match self.fields.first(FieldId::Host) {
             Some(host) => {
                 head.authority.extend_from_slice(host);

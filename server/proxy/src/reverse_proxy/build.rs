@@ -131,7 +131,8 @@ fn active(
         Some(Dynamic::Named(_) | Dynamic::Sources(_)) | None => Servers::Fixed(upstreams.into()),
     };
     let shared: Shared = builder.shared.get();
-    shared.add_checks(GroupChecks::new(checks, group.group().name(), servers));
+    let checks = GroupChecks::new(checks, group.group().name(), servers);
+    shared.add_checks(Arc::new(checks));
     None
 }
 

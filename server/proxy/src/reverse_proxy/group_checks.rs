@@ -11,7 +11,7 @@ use sluice_policy::health::Initial;
 
 use super::active::{Checks, Target};
 use super::dynamic::{Members, Set};
-use super::group::Up;
+use super::group::{Checking, Up};
 use super::upstream::Upstream;
 
 /// The health checks of a group by one directive.
@@ -43,17 +43,6 @@ impl GroupChecks {
         }
     }
 
-    /// Starts the checks, on this worker. `up` are the servers that were up before.
-    pub fn begin(self: &Arc<Self>, up: &Arc<Up>, worker: &Rc<Worker>) {
-        match &self.servers {
-            Servers::Fixed(set) => self.watch(set, up, worker),
-            Servers::Named(_) => {
-                let checks = Arc::downgrade(self);
-                in_background(watch_names(worker.clone(), checks, up.clone()));
-            }
-        }
-    }
-
     /// Checks exactly these upstreams from now on. Servers that were checked before remain so.
     fn watch(&self, set: &[Arc<Upstream>], up: &Arc<Up>, worker: &Rc<Worker>) {
         let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,6 +64,18 @@ impl GroupChecks {
         match is_known {
             true => Initial::Healthy,
             false => self.checks.initial(),
+        }
+    }
+}
+
+impl Checking for GroupChecks {
+    fn begin(self: Arc<Self>, up: &Arc<Up>, worker: &Rc<Worker>) {
+        match &self.servers {
+            Servers::Fixed(set) => self.watch(set, up, worker),
+            Servers::Named(_) => {
+                let checks = Arc::downgrade(&self);
+                in_background(watch_names(worker.clone(), checks, up.clone()));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod breaking;
 pub mod buffering;
 pub mod build;
 mod by_request;
+mod checked;
 mod coalescing;
 pub mod dialect;
 mod dialling;

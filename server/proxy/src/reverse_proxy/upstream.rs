@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
 use sluice_net::Failure;
@@ -16,6 +14,7 @@ use sluice_policy::breaker::Breaker;
 use sluice_upstream::{Endpoint, KeepAlive, Wanted};
 
 use super::by_request::Endpoints;
+pub use super::checked::Checked;
 use super::group::peers::Member;
 use sluice_observe::metrics::{Health, Standing};
 use sluice_pipeline::context::Exchange;
@@ -98,44 +97,6 @@ pub enum Role {
     Backup,
     /// Gets only requests of clients whose cookie selects it.
     Draining,
-}
-
-/// The state of an upstream according to active health checks.
-#[derive(Debug, Default)]
-pub struct Checked {
-    /// The checks that found it to be down; a server of a group may have several.
-    down: AtomicU32,
-    /// When it recovered, in nanoseconds; 0 if it was never down.
-    up_at: AtomicU64,
-}
-
-impl Checked {
-    /// Whether it is down.
-    pub fn is_down(&self) -> bool {
-        self.down.load(Ordering::Relaxed) > 0
-    }
-
-    /// Records that a check found it to be down, after it was up.
-    pub fn down(&self) {
-        self.down.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Records that a check found it to be up, after it was down.
-    pub fn up(&self, now: Moment) {
-        let nanos = u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX);
-        self.up_at.store(nanos.max(1), Ordering::Relaxed);
-        self.forget();
-    }
-
-    /// Records the end of a check that found it to be down.
-    pub fn forget(&self) {
-        self.down.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn up_at(&self) -> Option<Moment> {
-        let nanos = self.up_at.load(Ordering::Relaxed);
-        (nanos > 0).then(|| Moment::START + Duration::from_nanos(nanos))
-    }
 }
 
 /// Which PROXY protocol header is sent at the start of a connection.

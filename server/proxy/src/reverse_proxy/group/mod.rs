@@ -21,7 +21,6 @@ use sluice_net::worker::Worker;
 use sluice_policy::group::{Method, Servers as Seen, Timed, Waiting, address_key};
 use sluice_route::Template;
 
-use super::group_checks::GroupChecks;
 use super::sticky::Sticky;
 use super::upstream::Upstream;
 use crate::limits::QUEUE_TIMEOUT;
@@ -46,6 +45,12 @@ pub struct Shared(Arc<Mutex<Known>>);
 /// Servers that are up, by group and address.
 pub type Up = HashSet<(String, String)>;
 
+/// Health checks of a group by one directive. They end when they are dropped.
+pub trait Checking: Send + Sync {
+    /// Starts the checks, on this worker. `up` are the servers that were up before.
+    fn begin(self: Arc<Self>, up: &Arc<Up>, worker: &Rc<Worker>);
+}
+
 #[derive(Default)]
 struct Known {
     /// Whether there is a handler that proxies to upstreams.
@@ -56,7 +61,7 @@ struct Known {
     /// Folders for temporary files; each is checked once.
     folders: HashMap<String, Arc<Folder>>,
     /// The health checks of groups.
-    checks: Vec<Arc<GroupChecks>>,
+    checks: Vec<Arc<dyn Checking>>,
     /// Servers of the previous configuration that are up, by group and address.
     up_before: Arc<Up>,
 }
@@ -99,8 +104,8 @@ impl Shared {
     }
 
     /// Adds health checks of a group.
-    pub(super) fn add_checks(&self, checks: GroupChecks) {
-        self.known().checks.push(Arc::new(checks));
+    pub(super) fn add_checks(&self, checks: Arc<dyn Checking>) {
+        self.known().checks.push(checks);
     }
 
     /// Starts the health checks of all groups, on this worker.

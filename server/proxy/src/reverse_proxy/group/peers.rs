@@ -12,7 +12,7 @@ use sluice_net::load::Load;
 use sluice_pipeline::settings::given;
 use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
 
-use super::super::upstream::Checked;
+use super::super::checked::Checked;
 
 /// A line of a group, in order.
 pub struct Line {
