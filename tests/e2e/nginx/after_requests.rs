@@ -24,7 +24,7 @@ fn recording() -> (Upstream, Arc<Mutex<Vec<String>>>) {
                 String::from_utf8_lossy(&body),
                 content.unwrap_or_else(|| "none".to_owned())
             );
-            heard.lock().unwrap().push(text);
+            heard.lock().expect("no test panicked").push(text);
             if wire
                 .try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
                 .is_err()
@@ -39,8 +39,14 @@ fn recording() -> (Upstream, Arc<Mutex<Vec<String>>>) {
 fn becomes(server: &Server, seen: &Mutex<Vec<String>>, expected: &[&str]) {
     eventually(
         &format!("{expected:?}"),
-        || *seen.lock().unwrap() == *expected,
-        || format!("{:?}\n{}", seen.lock().unwrap(), server.stderr()),
+        || *seen.lock().expect("no test panicked") == *expected,
+        || {
+            format!(
+                "{:?}\n{}",
+                seen.lock().expect("no test panicked"),
+                server.stderr()
+            )
+        },
     );
 }
 
@@ -61,7 +67,7 @@ fn a_request_follows_another_one() {
     );
     assert_eq!(ask(server.port, "/a?b").text(), "hello");
     becomes(&server, &seen, &["GET /count?/a?b,201,5,OK HTTP/1.1||none"]);
-    seen.lock().unwrap().clear();
+    seen.lock().expect("no test panicked").clear();
     // Neither what is switched off nor what is internal adds one.
     assert_eq!(ask(server.port, "/off").status, 203);
     assert_eq!(ask(server.port, "/inner").status, 203);
@@ -95,8 +101,8 @@ fn subrequests_are_logged_where_their_locations_say_so() {
 
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in std::fs::read_dir(folder).expect("it is there") {
+        let path = entry.expect("it can be read").path();
         match path.is_dir() {
             true => found.extend(files_in(&path)),
             false => found.push(path),
@@ -143,7 +149,7 @@ fn bodies_are_stored_in_files() {
         "POST /off HTTP/1.1|third|none",
         "GET /kept HTTP/1.1||none",
     ];
-    assert_eq!(*seen.lock().unwrap(), expected);
+    assert_eq!(*seen.lock().expect("no test panicked"), expected);
     let folder = server.folder.path();
     let kept = files_in(&folder.join("kept"));
     assert_eq!(
@@ -160,9 +166,9 @@ fn bodies_are_stored_in_files() {
     );
     // A long body, of which the file has every byte.
     let long = "0123456789".repeat(300_000);
-    seen.lock().unwrap().clear();
+    seen.lock().expect("no test panicked").clear();
     assert_eq!(post("/clean", &long).status, 200);
-    let heard = seen.lock().unwrap().pop().unwrap();
+    let heard = seen.lock().expect("no test panicked").pop().unwrap();
     assert!(
         heard == format!("POST /clean HTTP/1.1|{long}|{long}"),
         "{}",

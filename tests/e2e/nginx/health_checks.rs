@@ -36,8 +36,11 @@ impl Checked {
                     .any(|line| line.ends_with("sluice-health-check"));
                 let bytes = match is_check {
                     true => {
-                        heads.lock().unwrap().push(head.join("\n"));
-                        set.lock().unwrap().clone()
+                        heads
+                            .lock()
+                            .expect("no test panicked")
+                            .push(head.join("\n"));
+                        set.lock().expect("no test panicked").clone()
                     }
                     false => response(200, "", name).into_bytes(),
                 };
@@ -54,11 +57,11 @@ impl Checked {
     }
 
     fn says(&self, response: String) {
-        *self.response.lock().unwrap() = response.into_bytes();
+        *self.response.lock().expect("no test panicked") = response.into_bytes();
     }
 
     fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().expect("no test panicked").clone()
     }
 }
 
@@ -204,7 +207,7 @@ fn mandatory_checks_precede_requests_also_after_a_reload() {
                 .iter()
                 .any(|line| line.ends_with("sluice-health-check"))
             {
-                let _ = released.lock().unwrap().recv();
+                let _ = released.lock().expect("no test panicked").recv();
             }
             let text = response(set.load(Ordering::Relaxed), "", "app");
             if wire.try_send(text).is_err() {
@@ -251,8 +254,11 @@ fn servers_of_grpc_are_asked_for_their_health() {
     let app = Upstream::start(move |mut wire| {
         while let Some(head) = wire.head() {
             let Some(body) = wire.body(&head) else { return };
-            heads.lock().unwrap().push((head[0].clone(), body));
-            let body = said.lock().unwrap().clone();
+            heads
+                .lock()
+                .expect("no test panicked")
+                .push((head[0].clone(), body));
+            let body = said.lock().expect("no test panicked").clone();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             if wire.try_send([head.as_bytes(), &body].concat()).is_err() {
                 return;
@@ -275,10 +281,10 @@ fn servers_of_grpc_are_asked_for_their_health() {
     becomes(&server, "/a", 200);
     becomes(&server, "/b", 200);
     assert_eq!(ask(server.port, "/c").status, 200);
-    let (line, body) = seen.lock().unwrap()[0].clone();
+    let (line, body) = seen.lock().expect("no test panicked")[0].clone();
     assert_eq!(line, "POST /grpc.health.v1.Health/Check HTTP/1.1");
     assert_eq!(body, b"\0\0\0\0\x06\x0a\x04shop");
-    *message.lock().unwrap() = b"\0\0\0\0\x02\x08\x02".to_vec();
+    *message.lock().expect("no test panicked") = b"\0\0\0\0\x02\x08\x02".to_vec();
     becomes(&server, "/a", 502);
 }
 
