@@ -10,7 +10,7 @@ const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 fn client(bytes: &[u8]) -> (usize, Option<String>) {
     feed_proxy::check_beginning(bytes);
     match decode(bytes) {
-        Ok(Beginning::Header { length, ends }) => {
+        Ok(Beginning::Header { length, ends, .. }) => {
             let text = ends.map(|ends| format!("{} to {}", ends.source, ends.destination));
             (length, text)
         }
