@@ -86,7 +86,7 @@ pub fn check(root: &Path) -> bool {
             failed.push(name);
         }
     }
-    if !timed("tests", || test_at_once(root, &RUNS, &[])) {
+    if !timed("tests", || test(root, &["--workspace", "--quiet"])) {
         failed.push("tests");
     }
     for name in failed.iter().filter(|name| **name != "tests") {
@@ -126,28 +126,6 @@ fn first_build(root: &Path) -> Option<(&'static str, &'static OsStr)> {
     (!has_built && !is_set).then_some((VARIABLE, OsStr::new("0")))
 }
 
-/// The two halves of all tests, which run at the same time: those with the real program wait for it most of the time.
-/// `--lib` would also build the extension module, which links with no interpreter and has its tests in Python.
-const RUNS: [&[&str]; 2] = [
-    &[
-        "--workspace",
-        "--quiet",
-        "--exclude",
-        "sluice-accelerator",
-        "--lib",
-        "--bins",
-        "--test",
-        UNITS,
-    ],
-    &["--workspace", "--quiet", "--test", PROGRAM],
-];
-
-/// The test target of every package that has one.
-const UNITS: &str = "tests";
-
-/// The test target that runs the real program.
-const PROGRAM: &str = "e2e";
-
 /// How many tests run at once, per core: most of the time they wait for timeouts and for other processes.
 const TESTS_PER_CORE: usize = 2;
 
@@ -166,11 +144,6 @@ pub fn test(root: &Path, args: &[&str]) -> bool {
 
 /// Like `test`, with the paths of programs that some tests need.
 pub fn test_with(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
-    test_at_once(root, &[args], programs)
-}
-
-/// Like `test_with`, with several runs of `cargo test` at the same time.
-fn test_at_once(root: &Path, runs: &[&[&str]], programs: &[(&str, &Path)]) -> bool {
     let skipped = SkippedFile::new(root);
     let python = python::value(root);
     let wheel = wheel::for_tests(root);
@@ -189,7 +162,7 @@ fn test_at_once(root: &Path, runs: &[&[&str]], programs: &[(&str, &Path)]) -> bo
         variables: &variables,
         echo: Echo::Terminal,
     };
-    let summary = runner.test(runs);
+    let summary = runner.test(args);
     summary.print(&skipped.read());
     summary.is_good()
 }
@@ -278,36 +251,6 @@ fn has(root: &Path, subcommand: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_test_target_is_in_one_of_the_runs() {
-        let read = |folder: &Path| -> toml::Table {
-            let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-            text.parse().unwrap()
-        };
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let members = read(root)["workspace"]["members"].clone();
-        let mut found = Vec::new();
-        for member in members.as_array().unwrap() {
-            let folder = root.join(member.as_str().unwrap());
-            let manifest = read(&folder);
-            let tests = manifest.get("test").and_then(toml::Value::as_array);
-            let names = tests.into_iter().flatten().map(|test| &test["name"]);
-            found.extend(names.map(|name| name.as_str().unwrap().to_owned()));
-            let is_listed = manifest["package"].get("autotests") == Some(&false.into());
-            let is_rust = |entry: std::io::Result<std::fs::DirEntry>| {
-                let path = entry.unwrap().path();
-                path.extension().is_some_and(|it| it == "rs") || path.join("main.rs").is_file()
-            };
-            let mut files = std::fs::read_dir(folder.join("tests"))
-                .into_iter()
-                .flatten();
-            assert!(is_listed || !files.any(is_rust), "{member:?}");
-        }
-        found.sort();
-        found.dedup();
-        assert_eq!(found, [PROGRAM, UNITS]);
-    }
 
     #[test]
     fn fuzz_targets_are_read_from_the_manifest() {

@@ -69,22 +69,9 @@ impl Summary {
 pub enum Echo {
     /// On standard output and standard error, as it arrives.
     Terminal,
-    /// On standard output, when the run has ended.
-    Held,
     /// Nowhere: the result of a run inside a test must not be read as that of the run around it.
     #[cfg(test)]
     Off,
-}
-
-impl Echo {
-    /// Whether it appears at all.
-    fn is_on(self) -> bool {
-        match self {
-            Echo::Terminal | Echo::Held => true,
-            #[cfg(test)]
-            Echo::Off => false,
-        }
-    }
 }
 
 /// Runs tests of one workspace.
@@ -98,16 +85,12 @@ pub struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs `cargo test` with the arguments of each run, all at the same time. When all have ended, reruns each failed
-    /// test alone.
-    pub fn test(&self, runs: &[&[&str]]) -> Summary {
-        let at = |args: &[&str]| args.iter().position(|arg| *arg == "--");
-        let filters = runs
-            .iter()
-            .flat_map(|args| &args[at(args).unwrap_or(args.len())..])
-            .copied()
-            .collect::<Vec<_>>();
-        let (succeeded, output) = self.run_at_once(runs);
+    /// Runs `cargo test` with `args`. Reruns each failed test alone.
+    pub fn test(&self, args: &[&str]) -> Summary {
+        let at = args.iter().position(|arg| *arg == "--");
+        let (options, filters) = args.split_at(at.unwrap_or(args.len()));
+        let all = [&["test", "--no-fail-fast"], options, filters].concat();
+        let (succeeded, output) = self.run(&all);
         let mut summary = output.summary(succeeded);
         if (1..=RERUNS_MAX).contains(&summary.failed.len()) {
             let ignored: &[&str] = match filters.contains(&"--include-ignored") {
@@ -135,39 +118,11 @@ impl Runner<'_> {
         args.extend(kind);
         args.extend(["--", "--exact", name]);
         args.extend(ignored);
-        let (succeeded, output) = self.run(&args, self.echo);
+        let (succeeded, output) = self.run(&args);
         succeeded && output.passed > 0
     }
 
-    /// The output of the first run appears as it arrives, that of the others when they have ended.
-    fn run_at_once(&self, runs: &[&[&str]]) -> (bool, Output) {
-        thread::scope(|scope| {
-            let started: Vec<_> = runs
-                .iter()
-                .enumerate()
-                .map(|(at, args)| {
-                    let args = [&["test", "--no-fail-fast"], *args].concat();
-                    let echo = match self.echo {
-                        Echo::Terminal if at > 0 => Echo::Held,
-                        echo => echo,
-                    };
-                    scope.spawn(move || self.run(&args, echo))
-                })
-                .collect();
-            let mut all = (true, Output::default());
-            for run in started {
-                let (succeeded, output) = run.join().expect("a run of tests panicked");
-                if self.echo.is_on() {
-                    output.held.iter().for_each(|line| println!("{line}"));
-                }
-                all.0 &= succeeded;
-                all.1.add(output);
-            }
-            all
-        })
-    }
-
-    fn run(&self, args: &[&str], echo: Echo) -> (bool, Output) {
+    fn run(&self, args: &[&str]) -> (bool, Output) {
         let mut command = Command::new("cargo");
         command.args(args).current_dir(self.root);
         command.envs(self.variables.iter().copied());
@@ -181,16 +136,13 @@ impl Runner<'_> {
         };
         let stderr = child.stderr.take().expect("it is piped");
         let stdout = child.stdout.take().expect("it is piped");
+        let echo = self.echo;
         let errors = thread::spawn(move || copy(stderr, std::io::stderr(), echo));
-        let lines = copy(stdout, std::io::stdout(), echo);
-        let mut output = read_results(&lines);
+        let results = read_results(&copy(stdout, std::io::stdout(), echo));
         let errors = errors.join().unwrap_or_default();
         let succeeded = child.wait().is_ok_and(|status| status.success());
-        output.targets = read_targets(&errors);
-        if matches!(echo, Echo::Held) {
-            output.held = [errors, lines].concat();
-        }
-        (succeeded, output)
+        let targets = read_targets(&errors);
+        (succeeded, Output { targets, ..results })
     }
 }
 
@@ -204,20 +156,9 @@ struct Output {
     failed_results: usize,
     /// Options that select the targets in which tests failed, such as `-p sluice --test e2e`.
     targets: Vec<String>,
-    /// The lines that have not been shown yet.
-    held: Vec<String>,
 }
 
 impl Output {
-    /// Adds the results of another run.
-    fn add(&mut self, mut other: Output) {
-        self.passed += other.passed;
-        self.ignored += other.ignored;
-        self.failed.append(&mut other.failed);
-        self.failed_results += other.failed_results;
-        self.targets.append(&mut other.targets);
-    }
-
     fn summary(&self, succeeded: bool) -> Summary {
         // A target that failed without a result ended early; if none is named, compilation failed.
         let silent = self.targets.len().saturating_sub(self.failed_results);
@@ -244,7 +185,6 @@ fn copy(from: impl Read, mut to: impl Write, echo: Echo) -> Vec<String> {
         match echo {
             // The tests go on if nobody reads any more.
             Echo::Terminal => drop(to.write_all(&line)),
-            Echo::Held => {}
             #[cfg(test)]
             Echo::Off => {}
         }
@@ -387,8 +327,7 @@ fn is_slow() {}
             variables: &variables,
             echo: Echo::Off,
         };
-        let (kinds, other) = (["--lib", "-p", "kinds"], ["--lib", "-p", "other"]);
-        let summary = runner.test(&[&kinds, &other]);
+        let summary = runner.test(&["--workspace", "--lib"]);
         let skipped = file.read();
         assert_eq!(summary.flaky, ["fails_the_first_time"]);
         assert_eq!(summary.failed, ["fails"]);
@@ -403,7 +342,7 @@ fn is_slow() {}
         // Without the test that always fails, the run is good.
         std::fs::remove_file(&mark).unwrap();
         let filters = ["--workspace", "--lib", "--", "fails_the_first"];
-        let summary = runner.test(&[&filters]);
+        let summary = runner.test(&filters);
         assert_eq!(summary.flaky, ["fails_the_first_time"]);
         assert!(summary.is_good());
         std::fs::remove_dir_all(&folder).unwrap();
