@@ -1,4 +1,4 @@
-//! The `url_pattern` matcher: a pattern of the URL Pattern standard (https://urlpattern.spec.whatwg.org/), compared with
+//! The `url_pattern` matcher: a pattern of the URL Pattern standard (<https://urlpattern.spec.whatwg.org/>), compared with
 //! the URL of a request. The standard's parser is the crate `urlpattern`; the expressions that it generates are compiled
 //! and limited as all others are.
 

@@ -4,6 +4,7 @@ import os
 
 from flask import Flask, jsonify, request
 from sqlalchemy import String, create_engine, select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 
@@ -18,7 +19,10 @@ class Note(Base):
 
 
 engine = create_engine("sqlite:///" + os.environ["DATABASE"])
-Base.metadata.create_all(engine)
+try:
+    Base.metadata.create_all(engine)
+except OperationalError:
+    pass  # another worker was faster
 app = Flask(__name__)
 
 

@@ -184,13 +184,16 @@ fn sessions_keep_their_cookies_and_each_step_and_phase_its_figures() {
         assert_eq!(failures(&load), []);
         assert_eq!(*server.strangers.lock().unwrap(), 0);
         let all = server.seen("login") + server.seen("page");
-        assert_eq!(sums(&load), [all; 3]);
+        // A busy machine may leave requests without a response when the load ends.
+        let counted = all - load.censored.without_response;
+        assert_eq!(sums(&load), [counted; 3]);
         assert_eq!(load.due, Some(all));
         let names: Vec<&str> = load.parts.iter().map(|part| part.name.as_str()).collect();
         assert_eq!(names, ["visit: login", "visit: page", "visit: again"]);
         // 40 sessions below the ramp, and 40 after it.
         assert!(load.parts[0].ok.abs_diff(80) <= 1, "{:?}", load.parts[0].ok);
-        assert_eq!(load.parts[0].ok, server.seen("login"));
+        let unseen = server.seen("login") - load.parts[0].ok;
+        assert!(unseen <= load.censored.without_response, "{unseen}");
         let session = &load.sessions[0];
         assert_eq!(session.failed, 0);
         assert_eq!(session.completed + session.unfinished, load.parts[0].ok);
