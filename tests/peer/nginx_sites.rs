@@ -89,7 +89,6 @@ const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "a field that Connection names is for us only (RFC 9110, section 7.6.1)",
     ),
     ("proxy_headers", "POST /chunked-in", "", EARLY),
-    ("regex_locations", "GET /é", "", EARLY),
     (
         "returns",
         "GET /408",
@@ -102,7 +101,6 @@ const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "server",
         "our own is told where the upstream tells none",
     ),
-    ("slashes", "GET /a/#frag", "", EARLY),
     (
         "static_cache",
         "GET /a.css | Range: bytes=1-1,3-4",
