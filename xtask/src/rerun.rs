@@ -234,8 +234,13 @@ fn read_targets(lines: &[String]) -> Vec<String> {
         let target = single.unwrap_or(line).strip_prefix('`')?;
         target.strip_suffix('`').filter(|it| it.starts_with("-p "))
     });
-    let mut targets: Vec<String> = named.map(str::to_owned).collect();
-    targets.dedup();
+    // Cargo names each when it fails, and all of them at the end.
+    let mut targets: Vec<String> = Vec::new();
+    for name in named {
+        if !targets.iter().any(|known| known == name) {
+            targets.push(name.to_owned());
+        }
+    }
     targets
 }
 
@@ -354,6 +359,9 @@ fn is_slow() {}
             "error: 2 targets failed:\n    `-p sluice --test e2e`\n    `-p sluice-net --lib`\n";
         let targets = ["-p sluice --test e2e", "-p sluice-net --lib"];
         assert_eq!(read_targets(&lines(many)), targets);
+        let each = "error: test failed, to rerun pass `-p sluice --test e2e`\n\
+                    error: test failed, to rerun pass `-p sluice-net --lib`\n";
+        assert_eq!(read_targets(&lines(&(each.to_owned() + many))), targets);
         let one = "error: test failed, to rerun pass `-p sluice --test e2e`\n";
         assert_eq!(read_targets(&lines(one)), targets[..1]);
     }
