@@ -110,11 +110,6 @@ impl ControlReader {
         core::mem::take(&mut self.glitches)
     }
 
-    /// What closing the stream means: it is critical (RFC 9114, section 6.2.1).
-    pub fn end(&self) -> Code {
-        Code::CLOSED_CRITICAL_STREAM
-    }
-
     fn begin(&mut self, kind: FrameKind, length: u64, limits: &Limits) -> Result<(), Code> {
         if !self.has_settings && kind != FrameKind::SETTINGS {
             return Err(Code::MISSING_SETTINGS);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sluice_message::{Fields, RequestHead, ResponseHead, Status, Version};
+use sluice_message::{Fields, Method, RequestHead, ResponseHead, Status, Version};
 
 use super::frame::{FrameKind, encode_frame_head};
 use super::qpack::{Decoder, Encoder, Outcome, QpackError};
@@ -24,11 +24,10 @@ pub enum Read<T> {
 }
 
 impl<T> Read<T> {
-    fn of(outcome: Outcome, result: Result<T, HeadFault>) -> Read<T> {
-        match (outcome, result) {
-            (Outcome::Blocked, _) => Read::Blocked,
-            (Outcome::Done, Ok(value)) => Read::Done(value),
-            (Outcome::Done, Err(fault)) => Read::Faulty(fault),
+    fn of(outcome: Outcome, finish: impl FnOnce() -> Result<T, HeadFault>) -> Read<T> {
+        match outcome {
+            Outcome::Blocked => Read::Blocked,
+            Outcome::Done => finish().map_or_else(Read::Faulty, Read::Done),
         }
     }
 }
@@ -59,7 +58,7 @@ impl HeadReader {
     /// with it.
     ///
     /// # Errors
-    /// The connection has to be closed with [`QpackError::of_section`].
+    /// The connection has to be closed with [`crate::h3::Code::DECOMPRESSION_FAILED`].
     pub fn request(
         &mut self,
         stream: u64,
@@ -72,46 +71,39 @@ impl HeadReader {
         let outcome = self
             .decoder
             .decode(stream, section, |field| reader.take(field))?;
-        let result = match outcome {
-            Outcome::Done => reader.finish(end, self.extended_connect),
-            Outcome::Blocked => return Ok(Read::Blocked),
-        };
-        Ok(Read::of(outcome, result))
+        let offered = self.extended_connect;
+        Ok(Read::of(outcome, || reader.finish(end, offered)))
     }
 
     /// Reads the head of a response to `request` into `head`, which is cleared before.
     ///
     /// # Errors
-    /// The connection has to be closed with [`QpackError::of_section`].
+    /// The connection has to be closed with [`crate::h3::Code::DECOMPRESSION_FAILED`].
     pub fn response(
         &mut self,
         stream: u64,
         section: &[u8],
         end: End,
-        request: &sluice_message::Method,
+        request: &Method,
         head: &mut ResponseHead,
     ) -> Result<Read<BodyFraming>, QpackError> {
         let mut reader = ResponseReader::new(&self.limits, Version::Http3, head);
         let outcome = self
             .decoder
             .decode(stream, section, |field| reader.take(field))?;
-        let result = match outcome {
-            Outcome::Done => reader.finish(Asked::of(request), end),
-            Outcome::Blocked => return Ok(Read::Blocked),
-        };
-        Ok(Read::of(outcome, result))
+        Ok(Read::of(outcome, || reader.finish(Asked::of(request), end)))
     }
 
     /// Reads trailers. Fields that must not be trailers are left out (RFC 9110, section 6.5.1).
     ///
     /// # Errors
-    /// The connection has to be closed with [`QpackError::of_section`].
+    /// The connection has to be closed with [`crate::h3::Code::DECOMPRESSION_FAILED`].
     pub fn trailers(&mut self, stream: u64, section: &[u8]) -> Result<Read<Fields>, QpackError> {
         let mut reader = TrailerReader::new(&self.limits);
         let outcome = self
             .decoder
             .decode(stream, section, |field| reader.take(field))?;
-        Ok(Read::of(outcome, reader.finish()))
+        Ok(Read::of(outcome, || reader.finish()))
     }
 }
 

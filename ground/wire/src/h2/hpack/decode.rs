@@ -1,12 +1,12 @@
 //! Decodes header blocks to fields (RFC 7541, section 6). The caller interprets the fields.
 
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::error::HpackError;
 use super::kind::{NameKind, is_clean};
 use super::table::{FIXED, Table};
-use super::{huffman, integer};
+use super::text::Text;
+use super::{integer, text};
 
 /// A decoded field. Bytes are as they came; `kind` and `clean` tell whether they are allowed.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +30,9 @@ pub struct Decoder {
     scratch: Vec<u8>,
 }
 
-/// Where a string stands.
-enum Text<'a> {
-    Input(&'a [u8]),
-    Scratch(Range<usize>),
+/// Where a name stands.
+enum Name<'a> {
+    Own(Text<'a>),
     Fixed(usize),
     Entry(usize),
 }
@@ -131,16 +130,16 @@ impl Decoder {
         self.scratch.clear();
         let index = integer::decode(rest, prefix)? as usize;
         let (name, kind) = match index {
-            0 => (self.string(rest)?, None),
-            _ if index <= FIXED.len() => (Text::Fixed(index - 1), Some(FIXED[index - 1].0)),
+            0 => (Name::Own(text::decode(rest, 7, &mut self.scratch)?), None),
+            _ if index <= FIXED.len() => (Name::Fixed(index - 1), Some(FIXED[index - 1].0)),
             _ => {
                 let at = index - 1 - FIXED.len();
                 let entry = self.table.entry(at).ok_or(HpackError::Index)?;
-                (Text::Entry(at), Some(entry.kind))
+                (Name::Entry(at), Some(entry.kind))
             }
         };
-        let value = self.string(rest)?;
-        let (name_bytes, value_bytes) = (self.bytes_of(&name), self.bytes_of(&value));
+        let value = text::decode(rest, 7, &mut self.scratch)?;
+        let (name_bytes, value_bytes) = (self.name(&name), value.bytes(&self.scratch));
         let field = Decoded {
             name: name_bytes,
             value: value_bytes,
@@ -155,9 +154,9 @@ impl Decoder {
         Ok(())
     }
 
-    fn insert(&mut self, name: &Text<'_>, value: &Text<'_>, kind: NameKind, clean: bool) {
+    fn insert(&mut self, name: &Name<'_>, value: &Text<'_>, kind: NameKind, clean: bool) {
         let mut name_at = 0..0;
-        if let Text::Entry(at) = name
+        if let Name::Entry(at) = name
             && let Some(entry) = self.table.entry(*at)
         {
             // Making room may drop the entry whose name this is (RFC 7541, section 4.4).
@@ -165,44 +164,23 @@ impl Decoder {
             self.scratch.extend_from_slice(self.table.name(entry));
             name_at = start..self.scratch.len();
         }
-        let name = resolve(name, &self.scratch, name_at);
-        let value = resolve(value, &self.scratch, 0..0);
+        let name = match name {
+            Name::Own(text) => text.bytes(&self.scratch),
+            Name::Fixed(at) => FIXED[*at].1.as_bytes(),
+            Name::Entry(_) => &self.scratch[name_at],
+        };
+        let value = value.bytes(&self.scratch);
         self.table.insert(name, value, kind, clean, 0);
     }
 
-    /// A string (RFC 7541, section 5.2).
-    fn string<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Text<'a>, HpackError> {
-        let coded = rest.first().ok_or(HpackError::Truncated)? & 0x80 != 0;
-        let length = integer::decode(rest, 7)? as usize;
-        let (text, after) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
-        *rest = after;
-        if !coded {
-            return Ok(Text::Input(text));
-        }
-        let start = self.scratch.len();
-        huffman::decode(text, &mut self.scratch)?;
-        Ok(Text::Scratch(start..self.scratch.len()))
-    }
-
-    fn bytes_of<'a>(&'a self, text: &Text<'a>) -> &'a [u8] {
-        match text {
-            Text::Input(bytes) => bytes,
-            Text::Scratch(range) => &self.scratch[range.clone()],
-            Text::Fixed(at) => FIXED[*at].1.as_bytes(),
-            Text::Entry(at) => self
+    fn name<'a>(&'a self, name: &'a Name<'a>) -> &'a [u8] {
+        match name {
+            Name::Own(text) => text.bytes(&self.scratch),
+            Name::Fixed(at) => FIXED[*at].1.as_bytes(),
+            Name::Entry(at) => self
                 .table
                 .entry(*at)
                 .map_or(&[], |entry| self.table.name(entry)),
         }
-    }
-}
-
-/// The bytes of a text; those of a table's entry were copied to `entry_at`.
-fn resolve<'a>(text: &Text<'a>, scratch: &'a [u8], entry_at: Range<usize>) -> &'a [u8] {
-    match text {
-        Text::Input(bytes) => bytes,
-        Text::Scratch(range) => &scratch[range.clone()],
-        Text::Fixed(at) => FIXED[*at].1.as_bytes(),
-        Text::Entry(_) => &scratch[entry_at],
     }
 }

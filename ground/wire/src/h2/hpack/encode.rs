@@ -9,7 +9,7 @@ use sluice_message::{FieldId, Status};
 
 use super::kind::NameKind;
 use super::table::{FIXED, FIXED_NAMES, Table};
-use super::{huffman, integer};
+use super::{integer, text};
 use crate::h2::limits::SIGHTINGS_MAX;
 
 /// Whether a field may enter tables.
@@ -130,8 +130,8 @@ impl Encoder {
     /// Appends `:protocol`, which the fixed table does not have.
     pub fn protocol(&mut self, protocol: &[u8], out: &mut Vec<u8>) {
         out.push(0);
-        push_string(b":protocol", out);
-        push_string(protocol, out);
+        text::encode(b":protocol", 7, 0, out);
+        text::encode(protocol, 7, 0, out);
     }
 
     /// Appends a field with a checked name, whose letters become small, and a checked value.
@@ -141,9 +141,9 @@ impl Encoder {
             integer::encode(usize::from(number), 4, 0x10, out);
             if number == 0 {
                 self.lower_case(name);
-                push_string(&self.lower, out);
+                text::encode(&self.lower, 7, 0, out);
             }
-            return push_string(value, out);
+            return text::encode(value, 7, 0, out);
         }
         if number != 0 {
             let name = FIXED[usize::from(number) - 1].1.as_bytes();
@@ -179,21 +179,9 @@ impl Encoder {
             self.next_sighting = (self.next_sighting + 1) % SIGHTINGS_MAX;
         }
         if number == 0 {
-            push_string(name, out);
+            text::encode(name, 7, 0, out);
         }
-        push_string(value, out);
-    }
-}
-
-/// Appends a string in the shorter of its two forms (RFC 7541, section 5.2).
-fn push_string(text: &[u8], out: &mut Vec<u8>) {
-    let coded = huffman::encoded_len(text);
-    if coded < text.len() {
-        integer::encode(coded, 7, 0x80, out);
-        huffman::encode(text, out);
-    } else {
-        integer::encode(text.len(), 7, 0, out);
-        out.extend_from_slice(text);
+        text::encode(value, 7, 0, out);
     }
 }
 

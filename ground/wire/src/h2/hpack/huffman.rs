@@ -124,7 +124,7 @@ static FAST: [(u8, u8); 1 << FAST_BITS] = {
 };
 
 /// Appends the text that `input` stands for to `out`. At most 8 bytes come out for 5 that go in.
-pub(crate) fn decode(mut input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+pub(super) fn decode(mut input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     out.reserve(input.len() * 8 / 5 + 1);
     // The next bits stand at the top of `window`; below the first `bits` of them are zeros.
     let (mut window, mut bits) = (0u64, 0u32);
@@ -209,7 +209,7 @@ fn look_up_long(window: u64) -> Result<(u8, u32), HpackError> {
 
 /// The bytes that [`encode`] would append.
 #[inline]
-pub(crate) fn encoded_len(text: &[u8]) -> usize {
+pub(super) fn encoded_len(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()
         .map(|byte| LENGTHS[*byte as usize] as usize)
@@ -218,7 +218,7 @@ pub(crate) fn encoded_len(text: &[u8]) -> usize {
 }
 
 /// Appends `text` in the code.
-pub(crate) fn encode(text: &[u8], out: &mut Vec<u8>) {
+pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut window, mut bits) = (0u64, 0u32);
     for byte in text {
         let (code, length) = CODES[*byte as usize];

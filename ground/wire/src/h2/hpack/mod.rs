@@ -4,10 +4,11 @@
 mod decode;
 mod encode;
 mod error;
-pub(crate) mod huffman;
+mod huffman;
 pub(crate) mod integer;
 mod kind;
 mod table;
+pub(crate) mod text;
 
 pub use decode::{Decoded, Decoder};
 pub use encode::{Encoder, Keep};

@@ -2,12 +2,12 @@
 //! dynamic table (section 4.3).
 
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::super::limits::Limits;
 use super::error::QpackError;
 use super::fixed::FIXED;
-use crate::h2::hpack::{Decoded, HpackError, NameKind, Table, huffman, integer, is_clean};
+use crate::h2::hpack::text::{self, Text};
+use crate::h2::hpack::{Decoded, HpackError, NameKind, Table, integer, is_clean};
 
 /// What became of a field section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +35,6 @@ pub struct Decoder {
     /// The streams whose sections wait, and for how many entries.
     blocked: Vec<(u64, u64)>,
     blocked_max: usize,
-}
-
-/// Where a string stands.
-#[derive(Clone)]
-enum Text<'a> {
-    Input(&'a [u8]),
-    Scratch(Range<usize>),
-    Fixed(usize),
-    Entry(usize),
 }
 
 /// A reference to an entry.
@@ -112,7 +103,7 @@ impl Decoder {
     /// Takes bytes of the peer's encoder stream.
     ///
     /// # Errors
-    /// The connection has to be closed with [`QpackError::of_encoder_stream`].
+    /// The connection has to be closed with [`crate::h3::Code::ENCODER_STREAM_ERROR`].
     pub fn receive(&mut self, mut input: &[u8]) -> Result<(), QpackError> {
         let before = self.inserted;
         if !self.pending.is_empty() {
@@ -141,7 +132,7 @@ impl Decoder {
     /// more.
     ///
     /// # Errors
-    /// The connection has to be closed with [`QpackError::of_section`].
+    /// The connection has to be closed with [`crate::h3::Code::DECOMPRESSION_FAILED`].
     pub fn decode(
         &mut self,
         stream: u64,
@@ -280,8 +271,8 @@ impl Decoder {
         each: &mut impl FnMut(Decoded<'_>),
     ) -> Result<(), QpackError> {
         self.scratch.clear();
-        let value = string(rest, 7, &mut self.scratch)?;
-        let value = self.bytes_of(&value);
+        let value = text::decode(rest, 7, &mut self.scratch)?;
+        let value = value.bytes(&self.scratch);
         let named = self.field(entry)?;
         each(Decoded {
             value,
@@ -298,9 +289,9 @@ impl Decoder {
         each: &mut impl FnMut(Decoded<'_>),
     ) -> Result<(), QpackError> {
         self.scratch.clear();
-        let name = string(rest, 3, &mut self.scratch)?;
-        let value = string(rest, 7, &mut self.scratch)?;
-        let (name, value) = (self.bytes_of(&name), self.bytes_of(&value));
+        let name = text::decode(rest, 3, &mut self.scratch)?;
+        let value = text::decode(rest, 7, &mut self.scratch)?;
+        let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
         each(Decoded {
             name,
             value,
@@ -331,18 +322,20 @@ impl Decoder {
             0xc0.. => {
                 let at = fixed(&mut rest, 6)?;
                 let value = self.entry_string(&mut rest, 7)?;
-                self.insert(&Text::Fixed(at), &value, Some(FIXED[at].0))?;
+                let (kind, name, _) = FIXED[at];
+                self.insert(&Text::Input(name.as_bytes()), &value, kind)?;
             }
             0x80.. => {
                 let at = integer::decode(&mut rest, 6)? as usize;
                 let value = self.entry_string(&mut rest, 7)?;
-                let kind = self.table.entry(at).ok_or(QpackError::Index)?.kind;
-                self.insert(&Text::Entry(at), &value, Some(kind))?;
+                let (kind, name) = self.copy_name(at)?;
+                self.insert(&name, &value, kind)?;
             }
             0x40.. => {
                 let name = self.entry_string(&mut rest, 5)?;
                 let value = self.entry_string(&mut rest, 7)?;
-                self.insert(&name, &value, None)?;
+                let kind = NameKind::look(name.bytes(&self.scratch));
+                self.insert(&name, &value, kind)?;
             }
             0x20.. => {
                 let size = integer::decode(&mut rest, 5)? as usize;
@@ -353,11 +346,11 @@ impl Decoder {
             }
             _ => {
                 let at = integer::decode(&mut rest, 5)? as usize;
+                let (kind, name) = self.copy_name(at)?;
+                let start = self.scratch.len();
                 let entry = self.table.entry(at).ok_or(QpackError::Index)?;
-                let kind = entry.kind;
                 self.scratch.extend_from_slice(self.table.value(entry));
-                let value = Text::Scratch(0..self.scratch.len());
-                self.insert(&Text::Entry(at), &value, Some(kind))?;
+                self.insert(&name, &Text::Scratch(start..self.scratch.len()), kind)?;
             }
         }
         Ok(input.len() - rest.len())
@@ -377,37 +370,30 @@ impl Decoder {
         if length > longest {
             return Err(QpackError::EntryTooLarge);
         }
-        Ok(string(rest, prefix, &mut self.scratch)?)
+        Ok(text::decode(rest, prefix, &mut self.scratch)?)
+    }
+
+    /// The name of an entry. It is copied, since making room may drop the entry.
+    fn copy_name(&mut self, at: usize) -> Result<(NameKind, Text<'static>), QpackError> {
+        let entry = self.table.entry(at).ok_or(QpackError::Index)?;
+        let start = self.scratch.len();
+        self.scratch.extend_from_slice(self.table.name(entry));
+        Ok((entry.kind, Text::Scratch(start..self.scratch.len())))
     }
 
     fn insert(
         &mut self,
         name: &Text<'_>,
         value: &Text<'_>,
-        kind: Option<NameKind>,
+        kind: NameKind,
     ) -> Result<(), QpackError> {
-        let mut name = name.clone();
-        if let Text::Entry(at) = name
-            && let Some(entry) = self.table.entry(at)
-        {
-            // Making room may drop the entry whose name this is.
-            let start = self.scratch.len();
-            self.scratch.extend_from_slice(self.table.name(entry));
-            name = Text::Scratch(start..self.scratch.len());
-        }
-        let name = resolve(&name, &self.scratch);
-        let value = resolve(value, &self.scratch);
+        let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
         if name.len() + value.len() + 32 > self.table.size_max() {
             return Err(QpackError::EntryTooLarge);
         }
-        let kind = kind.unwrap_or_else(|| NameKind::look(name));
         self.table.insert(name, value, kind, is_clean(value), 0);
         self.inserted += 1;
         Ok(())
-    }
-
-    fn bytes_of<'a>(&'a self, text: &Text<'a>) -> &'a [u8] {
-        resolve(text, &self.scratch)
     }
 }
 
@@ -417,33 +403,5 @@ fn fixed(rest: &mut &[u8], prefix: u32) -> Result<usize, QpackError> {
     match index < FIXED.len() {
         true => Ok(index),
         false => Err(QpackError::Index),
-    }
-}
-
-/// A string whose length has `prefix` bits of the first byte, behind one that tells its form.
-fn string<'a>(
-    rest: &mut &'a [u8],
-    prefix: u32,
-    scratch: &mut Vec<u8>,
-) -> Result<Text<'a>, HpackError> {
-    let is_coded = rest.first().ok_or(HpackError::Truncated)? & 1 << prefix != 0;
-    let length = integer::decode(rest, prefix)? as usize;
-    let (text, after) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
-    *rest = after;
-    if !is_coded {
-        return Ok(Text::Input(text));
-    }
-    let start = scratch.len();
-    huffman::decode(text, scratch)?;
-    Ok(Text::Scratch(start..scratch.len()))
-}
-
-/// The bytes of a text; those of an entry of the dynamic table were copied before.
-fn resolve<'a>(text: &Text<'a>, scratch: &'a [u8]) -> &'a [u8] {
-    match text {
-        Text::Input(bytes) => bytes,
-        Text::Scratch(range) => &scratch[range.clone()],
-        Text::Fixed(at) => FIXED[*at].1.as_bytes(),
-        Text::Entry(_) => &[],
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use sluice_message::{FieldId, Status};
 
 use super::fixed::{FIXED, FIXED_NAMES, NO_NAME};
-use crate::h2::hpack::{Keep, huffman, integer};
+use crate::h2::hpack::{Keep, integer, text};
 
 /// The encoding end of a connection. It only holds a buffer.
 #[derive(Clone, Debug, Default)]
@@ -86,8 +86,8 @@ impl Encoder {
 
     /// Appends `:protocol`, which the fixed table does not have.
     pub fn protocol(&mut self, protocol: &[u8], out: &mut Vec<u8>) {
-        string(b":protocol", 3, LITERAL, out);
-        string(protocol, 7, 0, out);
+        text::encode(b":protocol", 3, LITERAL, out);
+        text::encode(protocol, 7, 0, out);
     }
 
     /// Appends a field with a checked name, whose letters become small, and a checked value.
@@ -107,8 +107,8 @@ impl Encoder {
             Keep::Allowed => 0,
             Keep::Never => LITERAL_NEVER,
         };
-        string(&self.lower, 3, LITERAL | never, out);
-        string(value, 7, 0, out);
+        text::encode(&self.lower, 3, LITERAL | never, out);
+        text::encode(value, 7, 0, out);
     }
 }
 
@@ -130,18 +130,5 @@ fn named(index: usize, value: &[u8], keep: Keep, out: &mut Vec<u8>) {
         Keep::Never => NAME_INDEXED_NEVER,
     };
     integer::encode(index, 4, NAME_INDEXED | never, out);
-    string(value, 7, 0, out);
-}
-
-/// Appends a string in the shorter of its two forms. Its length has `prefix` bits of the first byte, whose higher bits are
-/// those of `pattern` and one for the form.
-fn string(text: &[u8], prefix: u32, pattern: u8, out: &mut Vec<u8>) {
-    let coded = huffman::encoded_len(text);
-    if coded < text.len() {
-        integer::encode(coded, prefix, pattern | 1 << prefix, out);
-        huffman::encode(text, out);
-    } else {
-        integer::encode(text.len(), prefix, pattern, out);
-        out.extend_from_slice(text);
-    }
+    text::encode(value, 7, 0, out);
 }

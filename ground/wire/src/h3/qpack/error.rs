@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::super::error::Code;
 use crate::h2::hpack::HpackError;
 
 /// Why a field section or an instruction cannot be decoded. The two ends no longer have the same table, so the
@@ -13,7 +12,7 @@ pub enum QpackError {
     Text(HpackError),
     /// The prefix of a section has a count or a base that does not exist.
     Prefix,
-    /// There is no entry with this number, or not any more.
+    /// No entry has this number, or its entry was dropped.
     Index,
     /// A section refers to an entry that its prefix does not announce.
     Unannounced,
@@ -23,18 +22,6 @@ pub enum QpackError {
     Capacity,
     /// An entry that is larger than the table.
     EntryTooLarge,
-}
-
-impl QpackError {
-    /// The code for the connection if the error is in a field section.
-    pub fn of_section(self) -> Code {
-        Code::DECOMPRESSION_FAILED
-    }
-
-    /// The code for the connection if the error is on the encoder stream.
-    pub fn of_encoder_stream(self) -> Code {
-        Code::ENCODER_STREAM_ERROR
-    }
 }
 
 impl From<HpackError> for QpackError {
