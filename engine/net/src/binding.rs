@@ -1,6 +1,7 @@
 //! What a listener serves, and its replacement by a reload.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,6 +29,9 @@ pub(crate) struct Slot<S: Service> {
     is_retired: Cell<bool>,
     /// Notified when the listener is removed.
     retired: Notify,
+    /// Links to the process that the sockets for datagrams were passed to, by the number of the socket.
+    links: RefCell<Vec<(u8, OwnedFd)>>,
+    linked: Notify,
 }
 
 impl<S: Service> Slot<S> {
@@ -36,6 +40,8 @@ impl<S: Service> Slot<S> {
             binding: RefCell::new(binding),
             is_retired: Cell::new(false),
             retired: Notify::new(),
+            links: RefCell::new(Vec::new()),
+            linked: Notify::new(),
         }
     }
 
@@ -51,6 +57,29 @@ impl<S: Service> Slot<S> {
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
         self.retired.notify_waiters();
+    }
+
+    /// The socket with this number was passed to another process.
+    pub(crate) fn give_link(&self, index: u8, link: OwnedFd) {
+        self.links.borrow_mut().push((index, link));
+        self.linked.notify_waiters();
+    }
+
+    /// Waits until the socket with this number is passed to another process; returns the link to that.
+    pub(crate) async fn link_of(&self, index: u8) -> OwnedFd {
+        loop {
+            let linked = self.linked.notified();
+            if let Some(link) = self.take_link(index) {
+                return link;
+            }
+            linked.await;
+        }
+    }
+
+    fn take_link(&self, index: u8) -> Option<OwnedFd> {
+        let mut links = self.links.borrow_mut();
+        let at = links.iter().position(|(known, _)| *known == index)?;
+        Some(links.swap_remove(at).1)
     }
 
     /// Takes [`Slot::retire`] back.

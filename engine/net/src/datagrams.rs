@@ -2,15 +2,16 @@
 //! transport (QUIC) is not known here.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::inherited_sockets::Linked;
 use crate::limits::DATAGRAM_BUFFER_BYTES;
 use crate::listener::{Families, ListenAddr, is_family_missing};
 use crate::multiplexed::host::Host;
@@ -26,6 +27,8 @@ pub struct Receiver {
     pub socket: UdpSocket,
     /// Its number in the group of the address: the first byte of connection IDs that lead to it.
     pub index: u8,
+    /// A link to the process that had the socket before: it has connections of its own, and takes their datagrams.
+    pub predecessor: Option<OwnedFd>,
     /// The whole group. Closing a socket would move the last one to its number, so all of them stay open until none is
     /// served.
     pub(crate) _group: Group,
@@ -39,9 +42,46 @@ pub(crate) type Group = Arc<Vec<Socket>>;
 /// # Errors
 ///
 /// There are no more file descriptors.
-pub(crate) fn receivers(sockets: Vec<Socket>) -> io::Result<(Vec<Receiver>, Group)> {
+pub(crate) fn receivers(sockets: Vec<Linked>) -> io::Result<(Vec<Receiver>, Group)> {
+    let (sockets, links): (Vec<Socket>, Vec<_>) = sockets.into_iter().unzip();
     let group: Group = Arc::new(sockets);
-    Ok((receivers_of(&group)?, group))
+    let mut receivers = receivers_of(&group)?;
+    for (receiver, link) in receivers.iter_mut().zip(links) {
+        if let Some(link) = link {
+            follow(&link)?;
+            receiver.predecessor = Some(link.into());
+        }
+    }
+    Ok((receivers, group))
+}
+
+/// The number of this process among those that have passed their sockets on, one to the next. It is part of connection
+/// IDs.
+static GENERATION: AtomicU8 = AtomicU8::new(0);
+
+/// The number of this process among those that have passed their sockets on, one to the next.
+pub fn generation() -> u8 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Reads the number of the predecessor, which is the first message of a link.
+fn follow(link: &Socket) -> io::Result<()> {
+    link.set_nonblocking(true)?;
+    let mut number = [0];
+    let mut link = link;
+    if link.read(&mut number)? == 1 {
+        GENERATION.store(number[0].wrapping_add(1), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A new link: our end, and the one for the process that follows.
+pub(crate) fn link() -> io::Result<(OwnedFd, Socket)> {
+    let (own, other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
+    own.set_nonblocking(true)?;
+    let mut writer = &own;
+    writer.write_all(&[generation()])?;
+    Ok((own.into(), other))
 }
 
 /// More receivers for the sockets of a group.
@@ -55,6 +95,7 @@ pub(crate) fn receivers_of(group: &Group) -> io::Result<Vec<Receiver>> {
         Ok(Receiver {
             socket: socket.try_clone()?.into(),
             index,
+            predecessor: None,
             _group: group.clone(),
         })
     });

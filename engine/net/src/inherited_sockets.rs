@@ -41,16 +41,27 @@ impl Handed {
     }
 }
 
+/// A UDP socket, and the link to the process that has passed it.
+pub(crate) type Linked = (Socket, Option<Socket>);
+
 impl Handed {
-    /// Duplicates of the UDP sockets bound to `addr`, in the order of their group; `None` if there are none.
-    pub(crate) fn datagrams(&self, addr: &ListenAddr) -> io::Result<Option<Vec<Socket>>> {
-        let is_meant = |socket: &&Socket| is_of(socket, Type::DGRAM) && is_at(socket, addr);
-        let found: Vec<&Socket> = self.0.iter().filter(is_meant).collect();
-        let copies = found.iter().map(|socket| socket.try_clone());
-        match found.is_empty() {
-            true => Ok(None),
-            false => copies.collect::<io::Result<_>>().map(Some),
-        }
+    /// Duplicates of the UDP sockets bound to `addr`, in the order of their group, each with its link to the process that
+    /// has passed it; `None` if there are none.
+    pub(crate) fn datagrams(&self, addr: &ListenAddr) -> io::Result<Option<Vec<Linked>>> {
+        let followers = self.0.iter().skip(1).map(Some).chain([None]);
+        let is_meant = |socket: &Socket| is_of(socket, Type::DGRAM) && is_at(socket, addr);
+        let found = self.0.iter().zip(followers);
+        let copies = found
+            .filter(|(socket, _)| is_meant(socket))
+            .map(|(socket, follower)| {
+                let link = follower.filter(|socket| is_of(socket, Type::SEQPACKET));
+                Ok((
+                    socket.try_clone()?,
+                    link.map(Socket::try_clone).transpose()?,
+                ))
+            });
+        let copies: Vec<_> = copies.collect::<io::Result<_>>()?;
+        Ok((!copies.is_empty()).then_some(copies))
     }
 }
 

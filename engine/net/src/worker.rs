@@ -47,6 +47,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
+    /// How many have asked the worker to stay, see [`Worker::stay`].
+    pub(crate) staying: Rc<Cell<usize>>,
     /// Its connections, for requests that outlive their configuration.
     pub retirement: Retirement,
     /// When the process will start to shut down, if that is known.
@@ -190,6 +192,12 @@ impl Worker {
         self.upstreams.or_default()
     }
 
+    /// Keeps a draining worker from ending until the returned value is dropped, within the time it has.
+    pub fn stay(&self) -> Stay {
+        self.staying.set(self.staying.get() + 1);
+        Stay(self.staying.clone())
+    }
+
     /// Advances the clock, fires timeouts, and closes upstream connections that were idle for too long.
     pub(crate) fn tick(&self) {
         self.clock.tick();
@@ -220,6 +228,15 @@ impl Worker {
         });
         any.downcast()
             .expect("an entry is stored under its own type")
+    }
+}
+
+/// Keeps a draining worker from ending.
+pub struct Stay(Rc<Cell<usize>>);
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -123,6 +123,8 @@ enum Command<S: Service> {
     Apply(Plan<S>, Outlive, std_mpsc::SyncSender<()>),
     /// Send duplicates of all listening sockets.
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
+    /// The socket for datagrams with this number was passed to another process; this is the link to it.
+    Link(ListenAddr, u8, OwnedFd),
     /// Record that the process will stop at this time.
     Announce(Moment),
     /// Do this on the thread of the worker.
@@ -318,11 +320,12 @@ impl<S: Service> Workers<S> {
             let receivers = datagrams::receivers_of(&group)?;
             return Ok(Some((receivers, group)));
         }
-        let sockets = match self.handed.datagrams(addr)? {
-            Some(sockets) => Some(sockets),
-            None => datagrams::bind(addr, self.handles.len())?,
-        };
-        sockets.map(datagrams::receivers).transpose()
+        if let Some(handed) = self.handed.datagrams(addr)? {
+            return datagrams::receivers(handed).map(Some);
+        }
+        let bound = datagrams::bind(addr, self.handles.len())?;
+        let unlinked = |sockets: Vec<Socket>| sockets.into_iter().map(|one| (one, None)).collect();
+        bound.map(unlinked).map(datagrams::receivers).transpose()
     }
 
     /// The sockets of each worker for a new address: inherited ones, else newly bound ones.
@@ -353,9 +356,23 @@ impl<S: Service> Workers<S> {
                 lent.extend(sockets?.into_iter().map(OwnedFd::from));
             }
         }
-        // In the order of each group.
-        for socket in self.receiving.values().flat_map(|group| group.iter()) {
-            lent.push(socket.try_clone()?.into());
+        Ok(lent)
+    }
+
+    /// Like [`Workers::lend`], with the sockets for datagrams in the order of each group. Each is followed by a link,
+    /// through which the new process passes back what belongs to connections of this one.
+    pub fn lend_to_successor(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut lent = self.lend()?;
+        for (addr, group) in &self.receiving {
+            for (index, socket) in (0..=u8::MAX).zip(group.iter()) {
+                let (own, other) = datagrams::link()?;
+                lent.push(socket.try_clone()?.into());
+                lent.push(other.into());
+                let worker = usize::from(index) % self.handles.len();
+                let link = Command::Link(addr.clone(), index, own);
+                // A worker that is gone has no connections.
+                let _ = self.handles[worker].commands.blocking_send(link);
+            }
         }
         Ok(lent)
     }
@@ -363,7 +380,10 @@ impl<S: Service> Workers<S> {
     /// Stops accepting and drains the connections. The sockets stay open, so that clients can wait in the accept queue:
     /// the next [`Workers::apply`] continues with them.
     pub fn withdraw(&mut self) -> io::Result<()> {
-        let sockets = self.lend()?;
+        let mut sockets = self.lend()?;
+        for socket in self.receiving.values().flat_map(|group| group.iter()) {
+            sockets.push(socket.try_clone()?.into());
+        }
         // Nothing has to be bound, so nothing can fail.
         let _ = self.apply(Vec::new());
         self.take_over(sockets);
@@ -497,6 +517,7 @@ async fn run<S: Service>(
             Command::Lend(done) => {
                 let _ = done.send(running.lend());
             }
+            Command::Link(addr, index, link) => running.link(&addr, index, link),
             Command::Do(task) => task(&running.shared.worker),
             Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
             Command::Drain(grace, done) => {
@@ -525,6 +546,16 @@ impl<S: Service> Running<S> {
         let slots = self.slots.borrow();
         let doors = slots.values().flat_map(|listening| &listening.doors);
         doors.map(|(listener, _)| listener.copy()).collect()
+    }
+
+    /// Gives a link to what receives the datagrams of a socket.
+    fn link(&self, addr: &ListenAddr, index: u8, link: OwnedFd) {
+        let slots = self.slots.borrow();
+        let mut all = slots.iter().filter(|((known, _), _)| known == addr);
+        let receiving = all.find_map(|(_, listening)| listening.receiving.as_ref());
+        if let Some(slot) = receiving {
+            slot.give_link(index, link);
+        }
     }
 
     /// Closes connections whose requests outlive their configuration for too long.
@@ -652,7 +683,8 @@ impl<S: Service> Running<S> {
         }
         worker.timers.expire_all_idle();
         let deadline = tokio::time::Instant::now() + grace;
-        while worker.counters.open.value() > 0 && tokio::time::Instant::now() < deadline {
+        let is_busy = || worker.counters.open.value() > 0 || worker.staying.get() > 0;
+        while is_busy() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
             worker.timers.expire_all_idle();
         }

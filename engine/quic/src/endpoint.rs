@@ -17,6 +17,7 @@ use sluice_net::tls::{ConfigChoice, Ends};
 use sluice_net::{Http3, Service};
 use tokio::sync::Notify;
 
+use crate::generations::Generations;
 use crate::keys::Keys;
 use crate::socket::Socket;
 use crate::tls::{Shared, TlsServer};
@@ -32,7 +33,7 @@ pub(crate) fn initial_suite() -> Option<Suite> {
 pub(crate) struct Endpoint<S: Service> {
     pub(crate) host: Host<S>,
     pub(crate) socket: Socket,
-    /// The number of the socket.
+    /// Its address.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) quic: RefCell<quinn_proto::Endpoint>,
     pub(crate) connections: RefCell<HashMap<ConnectionHandle, Rc<dyn Receiving>>>,
@@ -42,6 +43,10 @@ pub(crate) struct Endpoint<S: Service> {
     pub(crate) closed: Notify,
     /// Connections that wait to be accepted.
     pub(crate) waiting: Cell<usize>,
+    /// The number of the socket.
+    pub(crate) index: u8,
+    /// The other processes that have the socket.
+    pub(crate) generations: Generations,
     pub(crate) rate: Rate,
     initial: Suite,
     keys: Keys,
@@ -118,6 +123,8 @@ impl<S: Service> Endpoint<S> {
             open: Cell::new(0),
             closed: Notify::new(),
             waiting: Cell::new(0),
+            index,
+            generations: Generations::default(),
             rate: Rate::default(),
             initial,
             keys,

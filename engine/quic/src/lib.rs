@@ -4,6 +4,7 @@
 mod connection;
 mod connection_ids;
 mod endpoint;
+mod generations;
 mod keys;
 pub mod limits;
 mod serving;

@@ -140,6 +140,11 @@ impl Socket {
         sent
     }
 
+    /// Wakes the task that reads.
+    pub(crate) fn wake_reader(&self) {
+        self.reader.borrow().wake_by_ref();
+    }
+
     /// Wakes those who wait for room, when there is some.
     pub(crate) fn poll_writers(&self, cx: &mut Context<'_>) {
         self.reader.borrow_mut().clone_from(cx.waker());

@@ -222,7 +222,7 @@ impl Server {
 
     /// Duplicates all listening sockets, for a process that replaces this one.
     pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
-        self.workers.lend()
+        self.workers.lend_to_successor()
     }
 
     /// Stops accepting until a configuration is applied again; clients that connect meanwhile wait.

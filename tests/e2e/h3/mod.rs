@@ -2,5 +2,7 @@
 
 mod attacks;
 mod lifecycle;
+mod lossy;
 pub mod peer;
 mod serving;
+mod upgrades;

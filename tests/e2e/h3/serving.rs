@@ -18,7 +18,7 @@ pub fn site(more: &str, site: &str) -> String {
 }
 
 /// The bytes of a large response, which tell their place.
-fn pattern(count: usize) -> Vec<u8> {
+pub fn pattern(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at / 7 + at / 4096) as u8).collect()
 }
 
@@ -232,7 +232,9 @@ fn an_nginx_file_serves_it_where_it_listens() {
         listen {port} ssl;\n\t\tssl_certificate {folder}/server.pem;\n\t\tssl_certificate_key {folder}/server.key;\n\t\t\
         quic_retry on;\n\t\treturn 200 \"$http3 $server_protocol\";\n\t}\n}\n";
     setup.folder().write("nginx.conf", setup.fill(text));
-    let server = setup.args(&["nginx", "-c", "{folder}/nginx.conf"]).start();
+    let server = setup
+        .args(&["nginx", "-c", "{folder}/nginx.conf", "-g", "daemon off;"])
+        .start();
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "h3 HTTP/3.0");
 }

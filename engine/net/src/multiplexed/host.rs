@@ -1,6 +1,7 @@
 //! A listener and the worker that serves it, for connections of any transport: limits to enter, the current
 //! configuration, exchanges.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use sluice_message::{ConnInfo, Remote};
@@ -53,6 +54,11 @@ impl<S: Service> Host<S> {
     /// Waits until the listener is removed.
     pub async fn retired(&self) {
         self.slot.retired().await;
+    }
+
+    /// Waits until the socket for datagrams with this number is passed to another process; returns the link to that.
+    pub async fn link_of(&self, index: u8) -> OwnedFd {
+        self.slot.link_of(index).await
     }
 
     /// Counts a connection, if the limit on client connections leaves room.

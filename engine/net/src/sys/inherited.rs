@@ -12,24 +12,42 @@ use socket2::{SockRef, Socket};
 ///
 /// If the descriptor is not open, was opened by this process, or is not a listening stream socket.
 pub fn listening(number: RawFd) -> io::Result<Socket> {
-    check(number)?;
-    // SAFETY: as `check` has shown, the descriptor was inherited at process start. Nothing in the process owns it, so
-    // it stays open while `borrowed` is in use.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    SockRef::from(&borrowed).try_clone()
+    copy(number, Kinds::Listening)
 }
 
-/// Like [`listening`], but closes the inherited descriptor.
+/// Like [`listening`], but closes the inherited descriptor, and takes as well what a process of a binary upgrade passes
+/// beside sockets that listen: UDP sockets, and the links for their datagrams.
+///
+/// # Errors
+///
+/// As those of [`listening`].
 pub fn take(number: RawFd) -> io::Result<OwnedFd> {
-    let socket = listening(number)?;
+    let socket = copy(number, Kinds::Lent)?;
     // SAFETY: as `check` has shown, the descriptor was inherited at process start. Nothing in the process owns it, so
     // nothing else closes it; a second call finds it closed, or with the flag of descriptors opened by this process.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     Ok(socket.into())
 }
 
-/// Fails unless this is the number of an inherited listening stream socket.
-fn check(number: RawFd) -> io::Result<()> {
+/// Which sockets are meant.
+#[derive(Clone, Copy, PartialEq)]
+enum Kinds {
+    /// Stream sockets that listen.
+    Listening,
+    /// These, UDP sockets and links.
+    Lent,
+}
+
+fn copy(number: RawFd, kinds: Kinds) -> io::Result<Socket> {
+    check(number, kinds)?;
+    // SAFETY: as `check` has shown, the descriptor was inherited at process start. Nothing in the process owns it, so
+    // it stays open while `borrowed` is in use.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    SockRef::from(&borrowed).try_clone()
+}
+
+/// Fails unless this is the number of an inherited socket of these kinds.
+fn check(number: RawFd, kinds: Kinds) -> io::Result<()> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -51,7 +69,12 @@ fn check(number: RawFd) -> io::Result<()> {
     // safety depends on it.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let inherited = SockRef::from(&inherited);
-    if inherited.r#type()? != socket2::Type::STREAM || !inherited.is_listener()? {
+    let kind = inherited.r#type()?;
+    let is_lent = kind == socket2::Type::DGRAM || kind == socket2::Type::SEQPACKET;
+    if kinds == Kinds::Lent && is_lent {
+        return Ok(());
+    }
+    if kind != socket2::Type::STREAM || !inherited.is_listener()? {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "it is not a stream socket that listens",
