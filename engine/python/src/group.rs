@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::failure::{Refusal, StartFailure};
+use crate::held::{Direction, Held};
 use crate::limits::ORDERS_MAX;
 use crate::notice::{Fact, Level, Notice, Sink};
 use crate::process::{Counted, Freed, Process, nanos};
@@ -41,6 +42,8 @@ pub(crate) struct Group {
     detected: OnceLock<Interface>,
     is_over: AtomicBool,
     pub counters: Counters,
+    /// What its WebSockets hold.
+    pub held: Arc<Held>,
 }
 
 /// Counts of a group.
@@ -74,6 +77,7 @@ impl Group {
             number,
             workers,
             queue: Queue::new(settings.queue_size),
+            held: Arc::new(Held::new(settings.messages_bytes_max)),
             settings,
             bell: Notify::new(),
             sink,
@@ -297,6 +301,9 @@ impl Group {
             requests: past + known.iter().map(|process| process.requests()).sum::<u64>(),
             queue_full,
             queue_timeouts,
+            messages_inbound: self.held.bytes(Direction::Inbound),
+            messages_outbound: self.held.bytes(Direction::Outbound),
+            websockets_shed: self.held.shed(),
             restarts: count(&self.counters.restarts),
             recycled: count(&self.counters.recycled),
             reloads: count(&self.counters.reloads),

@@ -10,6 +10,7 @@ use sluice_wire::python::{End, ErrorStage, Event, Fault, StreamId};
 use super::mux::Mux;
 use super::slot::{FilePart, Message, Part, Received, Slot};
 use crate::failure::Stage;
+use crate::held::{Direction, Share};
 use crate::limits::HINTS_MAX;
 
 impl Mux {
@@ -70,23 +71,49 @@ impl Mux {
             Event::Trailers { id, block } => self.fill(id, End::Here, |slot| {
                 slot.trailers = Some(block.to_vec());
             }),
-            Event::Credit { id } => self.fill(id, End::Later, |slot| slot.waits_to_send = false),
+            Event::Credit { id, held } => self.fill(id, End::Later, |slot| {
+                slot.waits_to_send = false;
+                if let Some(share) = &mut slot.held {
+                    share.set(held);
+                }
+            }),
+            event @ (Event::Accept { .. } | Event::Message { .. } | Event::Close { .. }) => {
+                self.heed_websocket(event);
+            }
+            Event::Freed { id } => self.free(id),
+        }
+        Ok(())
+    }
+
+    /// Does the same for what only a WebSocket has.
+    fn heed_websocket(&self, event: Event<'_>) {
+        match event {
             Event::Accept { id, block } => self.fill(id, End::Later, |slot| {
                 slot.is_accepted = true;
                 slot.has_head = true;
                 slot.block.clear();
                 slot.block.extend_from_slice(block);
             }),
-            Event::Message { id, kind, data } => self.fill(id, End::Later, |slot| {
-                slot.messages.push_back(Message::Data(kind, data.to_vec()));
+            Event::Message {
+                id,
+                kind,
+                data,
+                piece,
+            } => self.fill(id, End::Later, |slot| {
+                let share = Share::new(&self.group.held, Direction::Outbound, data.len());
+                slot.messages.push_back(Message::Data {
+                    kind,
+                    data: data.to_vec(),
+                    piece,
+                    share,
+                });
             }),
             Event::Close { id, code, reason } => self.fill(id, End::Here, |slot| {
                 let close = Message::Close(code, reason.to_owned());
                 slot.messages.push_back(close);
             }),
-            Event::Freed { id } => self.free(id),
+            _ => unreachable!("the caller has chosen the events"),
         }
-        Ok(())
     }
 
     /// Stores something in the slot of a stream, and wakes its call.

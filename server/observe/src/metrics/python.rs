@@ -76,7 +76,7 @@ impl Applications {
 /// Selects a value of a group.
 type OfGroup = fn(&GroupSnapshot) -> u64;
 
-const GROUPS: [(&str, &str, Kind, OfGroup); 7] = [
+const GROUPS: [(&str, &str, Kind, OfGroup); 10] = [
     (
         "sluice_python_ready",
         "Whether an application has a process that takes requests.",
@@ -106,6 +106,24 @@ const GROUPS: [(&str, &str, Kind, OfGroup); 7] = [
         "Requests refused because no worker process became free in time.",
         Kind::Counter,
         |group| group.queue_timeouts,
+    ),
+    (
+        "sluice_python_websocket_inbound_bytes",
+        "Bytes of WebSocket messages that worker processes hold because the application has not received them.",
+        Kind::Gauge,
+        |group| group.messages_inbound,
+    ),
+    (
+        "sluice_python_websocket_outbound_bytes",
+        "Bytes of WebSocket messages of the application that sluice holds because clients have not taken them.",
+        Kind::Gauge,
+        |group| group.messages_outbound,
+    ),
+    (
+        "sluice_python_websockets_shed_total",
+        "WebSockets closed with 1013 because worker processes held `max_message_memory` for too long.",
+        Kind::Counter,
+        |group| group.websockets_shed,
     ),
     (
         "sluice_python_restarts_total",
@@ -251,6 +269,9 @@ fn shown(group: &GroupSnapshot) -> Value {
         "requests": group.requests,
         "queue_full": group.queue_full,
         "queue_timeouts": group.queue_timeouts,
+        "websocket_inbound_bytes": group.messages_inbound,
+        "websocket_outbound_bytes": group.messages_outbound,
+        "websockets_shed": group.websockets_shed,
         "restarts": group.restarts,
         "recycled": group.recycled,
         "reloads": group.reloads,
