@@ -53,4 +53,4 @@ pub use sockets::SocketSettings;
 pub use stream::Stream;
 pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, SecondFile, Worker};
-pub use workers::{Conditions, Listen, Outlive, Workers};
+pub use workers::{Conditions, Listen, Outlive, Scheduling, Workers};

@@ -71,15 +71,29 @@ pub struct Conditions {
     pub processors: Vec<Processors>,
     /// Their nice value, from -20 (highest priority) to 19.
     pub priority: Option<i32>,
+    /// Their scheduling class.
+    pub scheduling: Scheduling,
     /// The connection limit of each worker; unlimited if `None`.
     pub slots: Option<SlotLimit>,
     /// Called by each worker whenever it is about to wait for events, and when it ends. It must not panic.
     pub before_wait: Option<fn()>,
 }
 
+/// The scheduling class of worker threads (sched(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduling {
+    /// That of the thread that starts them.
+    #[default]
+    Inherited,
+    /// SCHED_BATCH: a worker that becomes ready does not preempt a running thread. Where it shares a CPU with application
+    /// processes, these finish several requests before the worker takes the responses, which saves switches between
+    /// them, but a single response waits longer.
+    Batch,
+}
+
 impl Conditions {
-    /// Applies the conditions to the calling thread, worker `index`. If CPUs or priority cannot be set, the thread runs
-    /// without.
+    /// Applies the conditions to the calling thread, worker `index`. If CPUs, priority or class cannot be set, the thread
+    /// runs without.
     fn take(&self, index: usize) -> io::Result<()> {
         let processors = self.processors.get(index).or(self.processors.last());
         if let Some(processors) = processors {
@@ -87,6 +101,9 @@ impl Conditions {
         }
         if let Some(priority) = self.priority {
             let _ = sys::placement::prefer(priority);
+        }
+        if self.scheduling == Scheduling::Batch {
+            let _ = sys::placement::batch();
         }
         // Last, because the previous steps may need root.
         self.identity.as_ref().map_or(Ok(()), Identity::assume)

@@ -293,3 +293,27 @@ fn metrics_and_explanations_name_the_application() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn processes_have_the_normal_scheduling_class_whatever_that_of_workers_is() {
+    let Some(python) = Python::find() else { return };
+    let text = caddyfile(&directive(&python, "module_wsgi wsgi:app\nworkers 2"));
+    let setup = Setup::new(&text).env("SLUICE_SCHEDULING", "batch");
+    let server = setup.start();
+    let first = pid(&server);
+    kill(first);
+    // One that is started later, too.
+    let other = || pid(&server);
+    let shown = || other().to_string();
+    eventually("another process serves", || other() != first, shown);
+    for process in applications(&server)[0]["processes"]
+        .as_array()
+        .expect("a list")
+    {
+        let pid = process["pid"].as_u64().expect("a number") as u32;
+        if pid != 0 && pid != first {
+            let classes = crate::process::classes(pid);
+            assert!(classes.iter().all(|(_, class)| *class == 0), "{classes:?}");
+        }
+    }
+}
