@@ -83,6 +83,8 @@ pub struct ProcessSnapshot {
     pub in_flight: usize,
     /// Requests completed.
     pub requests: u64,
+    /// How often a process with its index was replaced because it crashed, hung or could not start.
+    pub restarts: u64,
     /// Threads (WSGI) that run requests.
     pub seats: usize,
     /// Time that its threads or event loop spent in the application, as the worker reports it.

@@ -33,6 +33,17 @@ pub(super) fn kill_under_load(rounds: u64) {
                 || restarts().to_string(),
             );
         }
+        let by_worker = || {
+            let page = server.metrics();
+            let lines = page.lines();
+            let of_process = "sluice_python_process_restarts_total{";
+            let values = lines.filter(|line| line.starts_with(of_process));
+            let counts = values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+            counts.sum::<u64>()
+        };
+        // Both workers have a process again.
+        let is_whole = || by_worker() == rounds;
+        eventually("each is counted", is_whole, || server.metrics());
         load.wait_for(50);
         load.end();
     }

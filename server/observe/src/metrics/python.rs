@@ -142,7 +142,7 @@ const GROUPS: [(&str, &str, Kind, OfGroup); 10] = [
 /// Selects a value of a process.
 type OfProcess = fn(&ProcessSnapshot) -> f64;
 
-const PROCESSES: [(&str, &str, Kind, OfProcess); 6] = [
+const PROCESSES: [(&str, &str, Kind, OfProcess); 8] = [
     (
         "sluice_python_in_flight_requests",
         "Requests that a worker process is busy with.",
@@ -154,6 +154,18 @@ const PROCESSES: [(&str, &str, Kind, OfProcess); 6] = [
         "Requests that a worker process has completed since it started.",
         Kind::Counter,
         |process| process.requests as f64,
+    ),
+    (
+        "sluice_python_process_restarts_total",
+        "Processes started in place of ones with the same index that crashed, hung or did not start.",
+        Kind::Counter,
+        |process| process.restarts as f64,
+    ),
+    (
+        "sluice_python_service_time_seconds",
+        "Moving average of the time that a request runs in a worker process (WSGI).",
+        Kind::Gauge,
+        |process| process.service_time.as_secs_f64(),
     ),
     (
         "sluice_python_busy_seconds_total",
@@ -293,6 +305,7 @@ fn shown_process(process: &ProcessSnapshot) -> Value {
         "state": state,
         "in_flight": process.in_flight,
         "requests": process.requests,
+        "restarts": process.restarts,
         "threads": process.seats,
         "busy_seconds": process.busy.as_secs_f64(),
         "service_time_seconds": process.service_time.as_secs_f64(),
