@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use sluice_message::ResponseHead;
 use sluice_net::timer::Timer;
+use sluice_wire::limits::PYTHON_MESSAGE_OVERHEAD_BYTES;
 use sluice_wire::python::MessageKind;
 use sluice_wire::websocket::MessagePart;
 
@@ -126,7 +127,8 @@ impl WebSocket {
         }
         let held = &mux.group.held;
         let mut round = self.wait.as_ref().and_then(|wait| wait.round);
-        if !held.poll_room(data.len(), &mut round, cx) {
+        let bytes = data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES;
+        if !held.poll_room(bytes, &mut round, cx) {
             let worker = &mux.worker;
             let wait = self.wait.get_or_insert_with(|| {
                 let timer = worker.timers.timer();
@@ -163,9 +165,7 @@ impl WebSocket {
     /// The process is gone, or the application failed.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, CallFailure>> {
         let (mux, id) = (self.call.mux(), self.call.id());
-        if let Some(share) = self.unconsumed.take()
-            && share.bytes() > 0
-        {
+        if let Some(share) = self.unconsumed.take() {
             mux.consumed(id, share.bytes());
         }
         match mux.take_message(id, cx) {

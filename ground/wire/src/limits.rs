@@ -158,6 +158,10 @@ pub const PYTHON_CONTROL_BYTES_MAX: u32 = 1024 * 1024;
 /// into.
 pub const PYTHON_MESSAGE_BYTES_MAX: u32 = 256 * 1024;
 
+/// What each piece of a WebSocket message between sluice and a Python worker counts besides its bytes: about the memory that
+/// an entry in a queue takes, so that a window bounds empty messages as well.
+pub const PYTHON_MESSAGE_OVERHEAD_BYTES: usize = 128;
+
 /// Reason of a WebSocket's end (RFC 6455, section 5.5: control frames have at most 125 bytes, two of them the code).
 pub const PYTHON_REASON_BYTES_MAX: u32 = 123;
 

@@ -243,17 +243,18 @@ fn messages_to_a_worker_wait_for_credit_before_their_first_piece() {
     let id = opened(&mut lane, Form::WebSocket);
     let kind = MessageKind::Text;
     assert_eq!(
-        lane.send_piece(id, kind, &[b'a'; 600], MessagePart::Last),
+        lane.send_piece(id, kind, &[b'a'; 472], MessagePart::Last),
         Some(600)
     );
-    assert_eq!(lane.may_send_piece(id, 400), Some(true));
-    assert_eq!(lane.may_send_piece(id, 401), Some(false));
+    // Each piece counts 128 bytes besides.
+    assert_eq!(lane.may_send_piece(id, 272), Some(true));
+    assert_eq!(lane.may_send_piece(id, 273), Some(false));
     assert_eq!(
-        lane.send_piece(id, kind, &[b'b'; 400], MessagePart::More),
+        lane.send_piece(id, kind, &[b'b'; 272], MessagePart::More),
         Some(1000)
     );
     // What was begun goes on: the application receives nothing of it, and gives no credit, before its end.
-    for held in [5000, 9000] {
+    for held in [5128, 9256] {
         assert_eq!(lane.may_send_piece(id, 4000), Some(true));
         assert_eq!(
             lane.send_piece(id, kind, &[b'c'; 4000], MessagePart::More),
@@ -262,16 +263,16 @@ fn messages_to_a_worker_wait_for_credit_before_their_first_piece() {
     }
     assert_eq!(
         lane.send_piece(id, kind, b"", MessagePart::Last),
-        Some(9000)
+        Some(9384)
     );
     assert_eq!(lane.may_send_piece(id, 1), Some(false));
     let flags: Vec<u8> = sent(&mut lane).iter().map(|(h, _)| h.flags).collect();
     assert_eq!(flags, [2, 6, 6, 6, 2]);
     let credit = |count| frame(Kind::RequestCredit, id.number(), 0, 0, count, b"");
     let event = |held| Some(Event::Credit { id, held });
-    assert_eq!(lane.receive(&credit(600)).unwrap().event, event(8400));
+    assert_eq!(lane.receive(&credit(600)).unwrap().event, event(8784));
     assert_eq!(lane.may_send_piece(id, 1), Some(false));
-    assert_eq!(lane.receive(&credit(8400)).unwrap().event, event(0));
+    assert_eq!(lane.receive(&credit(8784)).unwrap().event, event(0));
     assert_eq!(
         lane.may_send_piece(id, 5000),
         Some(true),
@@ -294,20 +295,18 @@ fn no_message_of_a_worker_exceeds_the_window() {
     let mut lane = Lane::new(WINDOW);
     let id = accepted(&mut lane);
     let piece = |flags, length| frame(Kind::Message, id.number(), flags, 0, 0, &vec![0; length]);
-    // 4,000 bytes, of which a window is here at a time.
+    // Four windows, of which one is here at a time.
     for round in 0..4 {
         let flags = if round < 3 { 4 } else { 0 };
-        heard(&mut lane, &piece(flags, 1000), || 999).expect("the test writes it well");
+        heard(&mut lane, &piece(flags, 872), || 999).expect("the test writes it well");
         lane.consumed(id, 999);
         lane.consumed(id, 1);
         let credit: u32 = sent(&mut lane).iter().map(|(header, _)| header.large).sum();
         assert_eq!(credit, 1000, "the last byte frees the window");
     }
-    heard(&mut lane, &piece(4, 900), || 1000).expect("the test writes it well");
-    assert_eq!(
-        heard(&mut lane, &piece(0, 101), || 1000),
-        Err(Fault::Window)
-    );
+    heard(&mut lane, &piece(4, 745), || 1000).expect("the test writes it well");
+    // Not even an empty one.
+    assert_eq!(heard(&mut lane, &piece(0, 0), || 1000), Err(Fault::Window));
     let mut lane = Lane::new(u32::MAX);
     let id = accepted(&mut lane);
     let length = PYTHON_MESSAGE_BYTES_MAX + 1;

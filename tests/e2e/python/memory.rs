@@ -3,7 +3,7 @@
 
 use sluice_net::limits::{BODY_BUFFER_BYTES, BUFFERS_KEPT_MAX};
 use sluice_python::limits::WINDOW_BYTES;
-use sluice_wire::limits::WEBSOCKET_PIECE_BYTES_MAX;
+use sluice_wire::limits::{PYTHON_MESSAGE_OVERHEAD_BYTES, WEBSOCKET_PIECE_BYTES_MAX};
 
 use super::ws_client::{BINARY, PING, WebSocket, frame};
 use super::{metric, pid, start};
@@ -143,7 +143,8 @@ fn stall(message: &str, times: usize, size: usize) {
         let mut next = || socket.next_frame().expect("a fragment");
         let first = std::iter::repeat_with(&mut next).find(|(first, _)| first & 0x0f != PING);
         let length = first.map(|(_, payload)| payload.len());
-        assert_eq!(length, Some(size.min(WINDOW_BYTES as usize)));
+        let most = WINDOW_BYTES as usize - PYTHON_MESSAGE_OVERHEAD_BYTES;
+        assert_eq!(length, Some(size.min(most)));
     }
     for _ in 0..20 {
         assert_eq!(server.ask("/pid").status, 200);
@@ -207,7 +208,7 @@ fn what_processes_hold_of_messages_is_bounded() {
     let mut deaf: Vec<WebSocket> = (0..2).map(|_| open()).collect();
     for (socket, sum) in deaf.iter_mut().zip([900_000, 1_800_000]) {
         socket.send(BINARY, &[1; 900_000]);
-        eventually("it is held", || held() == sum, || held().to_string());
+        eventually("it is held", || held() >= sum, || held().to_string());
     }
     let mut third = open();
     third.send(BINARY, &[2; 900_000]);

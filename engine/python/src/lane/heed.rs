@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use sluice_wire::limits::PYTHON_MESSAGE_OVERHEAD_BYTES;
 use sluice_wire::python::{End, ErrorStage, Event, Fault, StreamId};
 
 use super::mux::Mux;
@@ -100,7 +101,8 @@ impl Mux {
                 data,
                 piece,
             } => self.fill(id, End::Later, |slot| {
-                let share = Share::new(&self.group.held, Direction::Outbound, data.len());
+                let bytes = data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES;
+                let share = Share::new(&self.group.held, Direction::Outbound, bytes);
                 slot.messages.push_back(Message::Data {
                     kind,
                     data: data.to_vec(),

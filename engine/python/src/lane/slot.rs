@@ -106,7 +106,7 @@ pub(crate) enum Message {
         kind: MessageKind,
         data: Vec<u8>,
         piece: MessagePart,
-        /// Its length, as long as it is held.
+        /// What it counts, as long as it is held.
         share: Share,
     },
     Close(u16, String),

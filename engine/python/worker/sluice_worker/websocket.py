@@ -6,7 +6,7 @@ from collections import deque
 from .control import worker
 from .failures import RuleError
 from .frames import CANCEL, CREDIT, CREDIT_IN, END, MORE, TEXT, WS_ACCEPT, WS_CLOSE, WS_CLOSE_IN, WS_MESSAGE
-from .limits import PIECE_MAX
+from .limits import OVERHEAD, PIECE_MAX
 
 
 class WebSocketMixin:
@@ -37,6 +37,7 @@ class WebSocketMixin:
             self.rest = None
             self.pieces = ()
             return
+        cost = len(payload) + OVERHEAD
         if flags & MORE or self.pieces:
             if not self.pieces:
                 self.pieces = []
@@ -44,17 +45,18 @@ class WebSocketMixin:
             if flags & MORE:
                 return
             payload = b"".join(self.pieces)
+            cost = len(payload) + OVERHEAD * len(self.pieces)
             self.pieces = ()
         if not self.messages:
             self.messages = deque()
-        self.messages.append((payload, flags & TEXT))
+        self.messages.append((payload, flags & TEXT, cost))
 
     def next_message(self):
         """Takes a received message: bytes or str."""
-        payload, text = self.messages.popleft()
+        payload, text, cost = self.messages.popleft()
         if not self.done and not self.close_code:
             # A message may be larger than the window, so an empty queue always gives all credit back.
-            self.unacknowledged += len(payload)
+            self.unacknowledged += cost
             if not self.messages or self.unacknowledged * 2 >= worker.window:
                 self.frame(CREDIT, 0, 0, self.unacknowledged)
                 self.unacknowledged = 0
@@ -82,15 +84,15 @@ class WebSocketMixin:
         """Whether the message before is sent, and credit allows one of this size, or the beginning of a long one, now."""
         if self.rest is not None:
             return False
-        piece = min(worker.window, PIECE_MAX)
-        return self.credit >= (size if size <= piece else piece // 4)
+        piece = piece_len()
+        return self.credit >= OVERHEAD + (size if size <= piece else piece // 4)
 
     def message_frame(self, payload, text):
         """Sends a message. What credit does not allow is in `rest`, and follows when there is credit, even if the call that
         sends the message is cancelled: half a message would spoil the WebSocket."""
         flags = TEXT if text else 0
-        if len(payload) <= min(worker.window, PIECE_MAX):
-            self.credit -= len(payload)
+        if len(payload) <= piece_len():
+            self.credit -= len(payload) + OVERHEAD
             self.frame(WS_MESSAGE, flags, 0, 0, payload)
         else:
             self.long_messages += 1
@@ -101,9 +103,9 @@ class WebSocketMixin:
     def send_pieces(self):
         """Sends of the message in progress what credit allows, but no crumbs."""
         rest = self.rest
-        piece = min(worker.window, PIECE_MAX)
+        piece = piece_len()
         while rest is not None:
-            count = min(self.credit, piece, len(rest))
+            count = min(self.credit - OVERHEAD, piece, len(rest))
             last = count == len(rest)
             if not last:
                 if count < piece // 4:
@@ -111,7 +113,7 @@ class WebSocketMixin:
                 if self.rest_text:
                     while rest[count] & 0xC0 == 0x80:  # a piece of a text ends between characters
                         count -= 1
-            self.credit -= count
+            self.credit -= count + OVERHEAD
             self.frame(WS_MESSAGE, self.rest_text | (0 if last else MORE), 0, 0, rest[:count])
             rest = None if last else rest[count:]
         self.rest = rest
@@ -129,6 +131,11 @@ class WebSocketMixin:
         if not self.done:
             self.frame(WS_CLOSE, END, self.close_code or 1006)
             self.finish()
+
+
+def piece_len():
+    """The longest piece of a message: what fits into an empty window."""
+    return min(worker.window - OVERHEAD, PIECE_MAX)
 
 
 class SocketMessage:

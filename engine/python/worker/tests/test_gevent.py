@@ -194,7 +194,7 @@ class EsgiTest(ScopeTest):
             while not frames or frames[-1].flags & MORE:
                 frames.append(self.next())
                 self.assertEqual(frames[-1].kind, WS_MESSAGE)
-                self.lane.send(CREDIT_IN, stream, large=len(frames[-1].payload))
+                self.lane.send(CREDIT_IN, stream, large=len(frames[-1].payload) + 128)
             self.assertGreater(len(frames), 3)
             self.assertEqual(b"".join(frame.payload for frame in frames), letter * 1_000_000)
         frame = self.next()

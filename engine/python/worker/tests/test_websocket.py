@@ -24,6 +24,10 @@ from driver import (
 from support import WorkerTest, module_missing
 
 
+OVERHEAD = 128  # what a frame counts besides its payload
+PIECE = WINDOW - OVERHEAD
+
+
 class WebSocketTest(WorkerTest):
     module = "asgi_app:app"
     options = {"loop": "asyncio"}
@@ -194,20 +198,20 @@ class WebSocketTest(WorkerTest):
         while not frames or frames[-1].flags & MORE:
             frames.append(self.next())
             self.assertEqual((frames[-1].kind, frames[-1].flags & TEXT), (WS_MESSAGE, text))
-            self.lane.send(CREDIT_IN, stream, large=len(frames[-1].payload))
+            self.lane.send(CREDIT_IN, stream, large=len(frames[-1].payload) + OVERHEAD)
         return frames
 
     def test_a_message_larger_than_the_window_is_sent_in_pieces(self):
         size = 3 * WINDOW + 1000
         stream = self.accept("/ws_flood", (size, 3))
         first = self.next()
-        self.assertEqual((len(first.payload), first.flags), (WINDOW, MORE))
+        self.assertEqual((len(first.payload), first.flags), (PIECE, MORE))
         # Not in crumbs.
-        self.lane.send(CREDIT_IN, stream, large=WINDOW // 4 - 1)
+        self.lane.send(CREDIT_IN, stream, large=PIECE // 4 + OVERHEAD - 1)
         self.assert_silent()
         self.lane.send(CREDIT_IN, stream, large=1)
         second = self.next()
-        self.assertEqual((len(second.payload), second.flags), (WINDOW // 4, MORE))
+        self.assertEqual((len(second.payload), second.flags), (PIECE // 4, MORE))
         self.lane.send(CREDIT_IN, stream, large=WINDOW)
         payloads = [first.payload, second.payload] + [frame.payload for frame in self.message(stream)]
         self.assertEqual(b"".join(payloads), b"0000" + b"f" * (size - 4))
@@ -224,13 +228,13 @@ class WebSocketTest(WorkerTest):
         self.assertEqual("".join(frame.payload.decode() for frame in frames), text)
 
     def test_a_cancelled_send_does_not_end_within_a_message(self):
-        stream = self.accept("/ws_impatient", WINDOW * 2)
+        stream = self.accept("/ws_impatient", PIECE * 2)
         first = self.next()
-        self.assertEqual((len(first.payload), first.flags), (WINDOW, MORE))
+        self.assertEqual((len(first.payload), first.flags), (PIECE, MORE))
         self.assertEqual(self.result("impatient"), "TimeoutError")
         self.lane.send(CREDIT_IN, stream, large=WINDOW)
         rest = self.next()
-        self.assertEqual((len(rest.payload), rest.flags), (WINDOW, 0))
+        self.assertEqual((len(rest.payload), rest.flags), (PIECE, 0))
         self.lane.send(CREDIT_IN, stream, large=WINDOW)
         self.assertEqual(self.next().payload, b"the next one")
         self.assert_close(self.next(), 1000)
@@ -244,6 +248,16 @@ class WebSocketTest(WorkerTest):
             seen.add(payload[:1])
         self.assertEqual(seen, {b"a", b"b"})
         self.assert_close(self.next(), 1000)
+
+    def test_empty_messages_are_bounded_as_well(self):
+        stream = self.accept("/ws_empty", b"100000")
+        most = WINDOW // OVERHEAD
+        for _ in range(most):
+            self.assertEqual((self.next().payload), b"")
+        self.assert_silent()
+        self.lane.send(CREDIT_IN, stream, large=OVERHEAD)
+        self.assertEqual(self.next().payload, b"")
+        self.assert_silent()
 
     def test_close_within_a_message(self):
         stream = self.accept("/ws_flood", (WINDOW * 3, 1))
@@ -278,8 +292,9 @@ class WebSocketTest(WorkerTest):
     def test_credit_is_granted_for_consumed_messages(self):
         stream = self.accept("/ws_slow", b"slow")
         granted = 0
+        size = WINDOW // 4 - OVERHEAD
         for _ in range(4):
-            self.send(stream, b"m" * (WINDOW // 4))
+            self.send(stream, b"m" * size)
         self.assert_silent()
         other = self.worker.request(scope(path="/set_event", query=b"slow"))
         total = 0
@@ -291,12 +306,12 @@ class WebSocketTest(WorkerTest):
                 granted += frame.large
             else:
                 total += 1
-                self.assertEqual(frame.payload, b"%d" % (total * (WINDOW // 4)))
+                self.assertEqual(frame.payload, b"%d" % (total * size))
         self.assertEqual(granted, WINDOW)
         self.send(stream, b"m" * (WINDOW * 2))
         frames = [self.lane.receive(), self.lane.receive()]
         credit = next(frame for frame in frames if frame.kind == CREDIT)
-        self.assertEqual(credit.large, WINDOW * 2)
+        self.assertEqual(credit.large, WINDOW * 2 + OVERHEAD)
         self.close(stream)
         self.assert_close(self.next(), 1000)
 

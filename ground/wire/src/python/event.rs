@@ -87,7 +87,8 @@ pub enum Event<'a> {
     Credit {
         /// The stream.
         id: StreamId,
-        /// Bytes that were sent and that the worker has given no credit for: it holds them.
+        /// Bytes that were sent and that the worker has given no credit for: it holds them. Each piece of a message counts
+        /// [`crate::limits::PYTHON_MESSAGE_OVERHEAD_BYTES`] more.
         held: usize,
     },
     /// The application accepts a WebSocket.

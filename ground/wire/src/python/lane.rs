@@ -8,7 +8,7 @@ use super::frame::{End, FLAG_MORE, FLAG_SECOND, Fault, HEADER_BYTES, Header, Kin
 use super::reader::{Reader, Side};
 use super::stream::{Form, Response, Sent, StreamId};
 use super::table::Table;
-use crate::limits::PYTHON_PAYLOAD_BYTES_MAX;
+use crate::limits::{PYTHON_MESSAGE_OVERHEAD_BYTES, PYTHON_PAYLOAD_BYTES_MAX};
 use crate::websocket::MessagePart;
 
 /// The server's side of one lane.
@@ -121,7 +121,7 @@ impl Lane {
     }
 
     /// Appends a message of the client, or the next piece of it, to the output. Returns how many bytes of messages the worker
-    /// holds now; `None` if it was not taken, because it is too long for a frame or the stream has ended.
+    /// holds now, with [`PYTHON_MESSAGE_OVERHEAD_BYTES`] for each piece; `None` if it was not taken, because it is too long for a frame or the stream has ended.
     pub fn send_piece(
         &mut self,
         id: StreamId,
@@ -143,7 +143,7 @@ impl Lane {
         self.push(&header, data);
         let window = self.window;
         let stream = self.table.stream_mut(id)?;
-        stream.send_window -= data.len() as i64;
+        stream.send_window -= (data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES) as i64;
         stream.is_sending = !piece.is_last();
         Some(stream.held(window))
     }
@@ -164,7 +164,7 @@ impl Lane {
         self.push(&header, reason);
     }
 
-    /// The reader of a response has consumed `count` bytes of it: gives credit to the worker once it is worth a frame.
+    /// The reader of a response has consumed `count` bytes of it (of a message, with [`PYTHON_MESSAGE_OVERHEAD_BYTES`]): gives credit to the worker once it is worth a frame.
     pub fn consumed(&mut self, id: StreamId, count: usize) {
         let worth = self.window / 4;
         let Some(stream) = self.table.stream_mut(id) else {

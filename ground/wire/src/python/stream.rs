@@ -1,7 +1,7 @@
 //! The state of one stream of a lane. `lane` owns the streams.
 
 use super::frame::{Fault, Kind};
-use crate::limits::PYTHON_CREDIT_MAX;
+use crate::limits::{PYTHON_CREDIT_MAX, PYTHON_MESSAGE_OVERHEAD_BYTES};
 use crate::websocket::MessagePart;
 
 /// A stream of a lane. The ID is not used again for a later stream until 65,536 others were opened in its slot.
@@ -97,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Counts bytes of a body or message that have arrived.
+    /// Counts bytes that have arrived.
     pub fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         self.receive_window -= length as i64;
         match self.receive_window {
@@ -106,8 +106,14 @@ impl Stream {
         }
     }
 
-    /// Notes a piece of a message that has arrived; all pieces of a message have the same kind.
-    pub fn note_piece(&mut self, is_text: bool, piece: MessagePart) -> Result<(), Fault> {
+    /// Counts a piece of a message that has arrived; all pieces of a message have the same kind.
+    pub fn count_piece(
+        &mut self,
+        length: usize,
+        is_text: bool,
+        piece: MessagePart,
+    ) -> Result<(), Fault> {
+        self.count_data(length + PYTHON_MESSAGE_OVERHEAD_BYTES)?;
         if self.receiving_text.is_some_and(|begun| begun != is_text) {
             return Err(Fault::Order(Kind::Message));
         }
@@ -119,10 +125,11 @@ impl Stream {
     /// worker gives credit for a message when the application has received it.
     pub fn may_send_piece(&self, length: usize, window: u32) -> bool {
         let left = self.send_window;
-        self.is_sending || left >= length as i64 || left >= i64::from(window)
+        let needed = (length + PYTHON_MESSAGE_OVERHEAD_BYTES) as i64;
+        self.is_sending || left >= needed || left >= i64::from(window)
     }
 
-    /// Bytes that were sent and for which the worker has given no credit.
+    /// What was sent and for which the worker has given no credit, as windows count it.
     pub fn held(&self, window: u32) -> usize {
         usize::try_from(i64::from(window) - self.send_window).unwrap_or(0)
     }

@@ -228,7 +228,6 @@ fn websocket<'a>(
         }
         Kind::Message => {
             stream.expect(&[Response::Messages], kind)?;
-            stream.count_data(payload.len())?;
             let piece = MessagePart::last_if(header.flags & FLAG_MORE == 0);
             let is_text = header.flags & FLAG_SECOND != 0;
             if is_text {
@@ -238,7 +237,7 @@ fn websocket<'a>(
                 true => MessageKind::Text,
                 false => MessageKind::Binary,
             };
-            stream.note_piece(is_text, piece)?;
+            stream.count_piece(payload.len(), is_text, piece)?;
             let data = payload;
             Ok(Event::Message {
                 id,

@@ -374,6 +374,13 @@ async def ws_flood(scope, receive, send):
     await send({"type": "websocket.close"})
 
 
+async def ws_empty(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    for _ in range(int(scope["query_string"])):
+        await send({"type": "websocket.send", "text": ""})
+
+
 async def ws_say(scope, receive, send):
     await receive()
     await send({"type": "websocket.accept"})
