@@ -24,6 +24,7 @@ class WebSocketMixin:
     def receive_frame(self, kind, flags, small, large, payload):
         if kind == CANCEL:
             self.rest = None
+            self.pieces = ()
             if not self.close_code:
                 self.close_code = 1006
         super().receive_frame(kind, flags, small, large, payload)
