@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use sluice_wire::limits::PYTHON_MESSAGE_OVERHEAD_BYTES;
-use sluice_wire::python::{End, ErrorStage, Event, Fault, StreamId};
+use sluice_wire::python::{End, ErrorStage, Event, Fault, MessageKind, StreamId};
+use sluice_wire::websocket::MessagePart;
 
 use super::mux::Mux;
 use super::slot::{FilePart, Message, Part, Received, Slot};
@@ -33,9 +34,7 @@ impl Mux {
                 end,
             } => self.fill(id, end, |slot| {
                 slot.head = Some(status);
-                slot.has_head = true;
-                slot.block.clear();
-                slot.block.extend_from_slice(block);
+                slot.begin_block(block);
             }),
             Event::Data { id, data, end } => self.fill(id, end, |slot| {
                 slot.push_bytes(data, &self.worker.buffers);
@@ -72,28 +71,10 @@ impl Mux {
             Event::Trailers { id, block } => self.fill(id, End::Here, |slot| {
                 slot.trailers = Some(block.to_vec());
             }),
-            Event::Credit { id, held } => self.fill(id, End::Later, |slot| {
-                slot.waits_to_send = false;
-                if let Some(share) = &mut slot.held {
-                    share.set(held);
-                }
-            }),
-            event @ (Event::Accept { .. } | Event::Message { .. } | Event::Close { .. }) => {
-                self.heed_websocket(event);
-            }
-            Event::Freed { id } => self.free(id),
-        }
-        Ok(())
-    }
-
-    /// Does the same for what only a WebSocket has.
-    fn heed_websocket(&self, event: Event<'_>) {
-        match event {
+            Event::Credit { id, held } => self.fill(id, End::Later, |slot| slot.note_credit(held)),
             Event::Accept { id, block } => self.fill(id, End::Later, |slot| {
                 slot.is_accepted = true;
-                slot.has_head = true;
-                slot.block.clear();
-                slot.block.extend_from_slice(block);
+                slot.begin_block(block);
             }),
             Event::Message {
                 id,
@@ -101,20 +82,26 @@ impl Mux {
                 data,
                 piece,
             } => self.fill(id, End::Later, |slot| {
-                let bytes = data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES;
-                let share = Share::new(&self.group.held, Direction::Outbound, bytes);
-                slot.messages.push_back(Message::Data {
-                    kind,
-                    data: data.to_vec(),
-                    piece,
-                    share,
-                });
+                let message = self.message(kind, data, piece);
+                slot.messages.push_back(message);
             }),
             Event::Close { id, code, reason } => self.fill(id, End::Here, |slot| {
                 let close = Message::Close(code, reason.to_owned());
                 slot.messages.push_back(close);
             }),
-            _ => unreachable!("the caller has chosen the events"),
+            Event::Freed { id } => self.free(id),
+        }
+        Ok(())
+    }
+
+    /// A message of an application, which counts as held for its client from now on.
+    fn message(&self, kind: MessageKind, data: &[u8], piece: MessagePart) -> Message {
+        let bytes = data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES;
+        Message::Data {
+            kind,
+            data: data.to_vec(),
+            piece,
+            share: Share::new(&self.group.held, Direction::Outbound, bytes),
         }
     }
 

@@ -170,6 +170,21 @@ impl Slot {
         Some(count)
     }
 
+    /// Stores the header block of the head.
+    pub fn begin_block(&mut self, block: &[u8]) {
+        self.has_head = true;
+        self.block.clear();
+        self.block.extend_from_slice(block);
+    }
+
+    /// More can be sent; the worker still holds so many bytes of messages.
+    pub fn note_credit(&mut self, held: usize) {
+        self.waits_to_send = false;
+        if let Some(share) = &mut self.held {
+            share.set(held);
+        }
+    }
+
     /// Whether the worker is busy with it.
     pub fn is_open(&self) -> bool {
         self.id.is_some() && !self.has_ended
