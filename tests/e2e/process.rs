@@ -274,6 +274,56 @@ fn a_nonsensical_number_of_workers_is_refused() {
     }
 }
 
+/// The scheduling class of each thread of a process, by name (proc(5), /proc/PID/stat, field 41).
+pub fn classes(pid: u32) -> Vec<(String, u32)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    let texts =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    let class = |text: String| {
+        let (start, rest) = text.rsplit_once(") ").expect("a name in parentheses");
+        let (_, name) = start.split_once(" (").expect("a name in parentheses");
+        // The field behind the name is the third one.
+        let policy = rest
+            .split(' ')
+            .nth(41 - 3)
+            .and_then(|text| text.parse().ok());
+        (name.to_owned(), policy.expect("a number"))
+    };
+    texts.map(class).collect()
+}
+
+#[test]
+fn workers_have_the_scheduling_class_that_was_asked_for() {
+    const SCHED_BATCH: u32 = 3;
+    for (asked, expected) in [("batch", SCHED_BATCH), ("normal", 0), ("", 0)] {
+        let setup = Setup::new(HELLO).env("SLUICE_WORKERS", "3");
+        let server = setup.env("SLUICE_SCHEDULING", asked).start();
+        let is_worker = |class: &(String, u32)| class.0.starts_with("worker-");
+        let found = || classes(server.pid());
+        let all = || {
+            let workers: Vec<_> = found().into_iter().filter(is_worker).collect();
+            workers.len() == 3 && workers.iter().all(|(_, class)| *class == expected)
+        };
+        // A thread sets both only when it runs.
+        crate::harness::eventually("three workers", all, || format!("{:?}", found()));
+        let others = found().into_iter().filter(|class| !is_worker(class));
+        assert!(
+            others.into_iter().all(|(_, class)| class == 0),
+            "{:?}",
+            found()
+        );
+    }
+    let setup = Setup::new(HELLO);
+    let output = finish(
+        sluice(setup.folder())
+            .arg("run")
+            .env("SLUICE_SCHEDULING", "idle"),
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("invalid SLUICE_SCHEDULING `idle`"), "{said}");
+}
+
 #[test]
 fn a_server_in_the_background_is_started_reloaded_and_stopped() {
     let setup = Setup::new("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond \"one\"\n}\n");

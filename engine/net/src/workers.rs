@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 
 use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
+use crate::conditions::Conditions;
 use crate::connection::{self, Connection, Open, Shared};
-use crate::connection_slots::SlotLimit;
 use crate::datagrams::{
     self, DatagramProblem, DatagramTrouble, Datagrams, Group, Receiver, ServeDatagrams,
 };
@@ -31,9 +31,6 @@ use crate::listener_wrapper::ListenerWrapper;
 use crate::multiplexed::host::Host;
 use crate::service::{Protocols, Service, Settings};
 use crate::stream::Stream;
-use crate::sys;
-use crate::sys::identity::Identity;
-use crate::sys::placement::Processors;
 use crate::tasks::yield_once;
 use crate::worker::{ConnectionLimit, Counters, Entered, Worker};
 
@@ -70,37 +67,6 @@ pub struct Listen<S: Service> {
     pub protocols: Protocols,
     /// What serves datagrams on the same address; `None` if nothing does.
     pub datagrams: Option<Datagrams<S>>,
-}
-
-/// How the threads of workers run. The defaults are inherited from the thread that starts them.
-#[derive(Clone, Debug, Default)]
-pub struct Conditions {
-    /// The user to run as; if the thread cannot become this user, it does not start.
-    pub identity: Option<Identity>,
-    /// The CPUs of each worker; the last entry applies to all further workers.
-    pub processors: Vec<Processors>,
-    /// Their nice value, from -20 (highest priority) to 19.
-    pub priority: Option<i32>,
-    /// The connection limit of each worker; unlimited if `None`.
-    pub slots: Option<SlotLimit>,
-    /// Called by each worker whenever it is about to wait for events, and when it ends. It must not panic.
-    pub before_wait: Option<fn()>,
-}
-
-impl Conditions {
-    /// Applies the conditions to the calling thread, worker `index`. If CPUs or priority cannot be set, the thread runs
-    /// without.
-    fn take(&self, index: usize) -> io::Result<()> {
-        let processors = self.processors.get(index).or(self.processors.last());
-        if let Some(processors) = processors {
-            let _ = processors.bind();
-        }
-        if let Some(priority) = self.priority {
-            let _ = sys::placement::prefer(priority);
-        }
-        // Last, because the previous steps may need root.
-        self.identity.as_ref().map_or(Ok(()), Identity::assume)
-    }
 }
 
 /// What a worker is to do on its thread.

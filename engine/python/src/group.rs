@@ -9,12 +9,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::failure::{Refusal, StartFailure};
+use crate::held::{Direction, Held};
 use crate::limits::ORDERS_MAX;
 use crate::notice::{Fact, Level, Notice, Sink};
 use crate::process::{Counted, Freed, Process, nanos};
 use crate::queue::{Grant, Queue};
 use crate::settings::{Interface, Settings};
-use crate::snapshot::{GroupSnapshot, GroupState};
+use crate::snapshot::{GroupSnapshot, GroupState, ProcessSnapshot};
 
 /// A group.
 pub(crate) struct Group {
@@ -41,6 +42,8 @@ pub(crate) struct Group {
     detected: OnceLock<Interface>,
     is_over: AtomicBool,
     pub counters: Counters,
+    /// What its WebSockets hold.
+    pub held: Arc<Held>,
 }
 
 /// Counts of a group.
@@ -48,7 +51,8 @@ pub(crate) struct Group {
 pub(crate) struct Counters {
     /// Requests of processes that are gone.
     pub past_requests: AtomicU64,
-    pub restarts: AtomicU64,
+    /// By index of the worker.
+    pub restarts: Box<[AtomicU64]>,
     pub recycled: AtomicU64,
     pub reloads: AtomicU64,
 }
@@ -70,10 +74,15 @@ struct Phase {
 
 impl Group {
     pub fn new(number: u64, settings: Settings, workers: usize, sink: Sink) -> Group {
+        let counters = Counters {
+            restarts: (0..settings.workers).map(|_| AtomicU64::new(0)).collect(),
+            ..Counters::default()
+        };
         Group {
             number,
             workers,
             queue: Queue::new(settings.queue_size),
+            held: Arc::new(Held::new(settings.messages_bytes_max)),
             settings,
             bell: Notify::new(),
             sink,
@@ -90,7 +99,7 @@ impl Group {
             phase_changed: Condvar::new(),
             detected: OnceLock::new(),
             is_over: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters,
         }
     }
 
@@ -128,6 +137,13 @@ impl Group {
             let process = process.clone();
             Some(Grant { process, seat })
         });
+    }
+
+    /// A process is replaced because it crashed, hung or could not start.
+    pub fn note_restart(&self, process: &Process) {
+        if let Some(count) = self.counters.restarts.get(process.index) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Places of `count` requests are free again.
@@ -297,11 +313,20 @@ impl Group {
             requests: past + known.iter().map(|process| process.requests()).sum::<u64>(),
             queue_full,
             queue_timeouts,
-            restarts: count(&self.counters.restarts),
+            messages_inbound: self.held.bytes(Direction::Inbound),
+            messages_outbound: self.held.bytes(Direction::Outbound),
+            websockets_shed: self.held.shed(),
+            restarts: self.counters.restarts.iter().map(count).sum(),
             recycled: count(&self.counters.recycled),
             reloads: count(&self.counters.reloads),
             last_failure,
-            processes: known.iter().map(|process| process.snapshot()).collect(),
+            processes: known
+                .iter()
+                .map(|process| ProcessSnapshot {
+                    restarts: self.counters.restarts.get(process.index).map_or(0, count),
+                    ..process.snapshot()
+                })
+                .collect(),
         }
     }
 }

@@ -29,6 +29,10 @@ pub const FAILURES_MAX: u32 = 8;
 /// other while data flows.
 pub const WINDOW_BYTES: u32 = 256 * 1024;
 
+/// Default limit on the bytes of WebSocket messages that the processes of an application hold for it: 16 of the largest
+/// messages, as much as a process of a large application takes anyhow.
+pub const MESSAGES_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
 /// How long a WSGI request runs while others wait before its process gets a further thread (FrankenPHP's number).
 pub const SEAT_DELAY: Duration = Duration::from_millis(5);
 

@@ -335,6 +335,7 @@ impl Process {
             state: self.state(),
             in_flight: self.in_flight(),
             requests: self.requests(),
+            restarts: 0,
             seats: self.open_seats().len(),
             busy: Duration::from_micros(self.busy_micros.load(Ordering::Relaxed)),
             service_time: Duration::from_nanos(self.average.load(Ordering::Relaxed)),

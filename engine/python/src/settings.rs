@@ -145,6 +145,8 @@ pub struct Settings {
     pub failures_max: u32,
     /// Bytes of one direction of a request that may be on their way (flow control).
     pub window: u32,
+    /// Bytes of WebSocket messages that processes may hold for the application.
+    pub messages_bytes_max: u64,
 }
 
 impl Settings {
@@ -180,6 +182,7 @@ impl Settings {
             drain_timeout: limits::DRAIN_TIMEOUT,
             failures_max: limits::FAILURES_MAX,
             window: limits::WINDOW_BYTES,
+            messages_bytes_max: limits::MESSAGES_BYTES_MAX,
         }
     }
 

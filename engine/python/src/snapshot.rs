@@ -52,6 +52,12 @@ pub struct GroupSnapshot {
     pub queue_full: u64,
     /// Requests refused because they waited too long.
     pub queue_timeouts: u64,
+    /// Bytes of WebSocket messages that its processes hold because it has not received them.
+    pub messages_inbound: u64,
+    /// Bytes of WebSocket messages that it has sent and that sluice holds because clients have not taken them.
+    pub messages_outbound: u64,
+    /// WebSockets closed because its processes held too much.
+    pub websockets_shed: u64,
     /// Processes started to replace one that crashed, hung, or could not start.
     pub restarts: u64,
     /// Processes started to replace one that reached `max_requests` or `max_rss`.
@@ -77,6 +83,8 @@ pub struct ProcessSnapshot {
     pub in_flight: usize,
     /// Requests completed.
     pub requests: u64,
+    /// How often a process with its index was replaced because it crashed, hung or could not start.
+    pub restarts: u64,
     /// Threads (WSGI) that run requests.
     pub seats: usize,
     /// Time that its threads or event loop spent in the application, as the worker reports it.

@@ -1,21 +1,35 @@
 //! A WebSocket whose messages the application sends and receives. The codec of RFC 6455 and the client's socket are the
 //! handler's.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use sluice_message::ResponseHead;
+use sluice_net::timer::Timer;
+use sluice_wire::limits::PYTHON_MESSAGE_OVERHEAD_BYTES;
 use sluice_wire::python::MessageKind;
+use sluice_wire::websocket::MessagePart;
 
 use crate::call::{Call, Decision, Response};
 use crate::failure::CallFailure;
+use crate::held::Share;
 use crate::lane::Message;
 
 /// A WebSocket in progress. Dropping it without [`WebSocket::close`] informs the application that the connection was lost
 /// (code 1006).
 pub struct WebSocket {
     call: Box<Call>,
-    /// Length of the message that was received last: it counts against the window.
-    unconsumed: usize,
+    /// What was received last: it counts against the window.
+    unconsumed: Option<Share>,
+    /// The wait for room below the limit on what applications hold.
+    wait: Option<Wait>,
+}
+
+/// A wait for room below the limit on what applications hold.
+struct Wait {
+    /// Fires when it has taken too long.
+    timer: Timer,
+    /// Where it is registered.
+    round: Option<u64>,
 }
 
 /// The application's decision about a handshake.
@@ -41,17 +55,31 @@ pub enum Kind {
 /// What the application sent.
 #[derive(Debug)]
 pub enum Received {
-    /// A whole message.
-    Message(Kind, Vec<u8>),
+    /// A message, or the next piece of one. Each piece of a text is to be UTF-8.
+    Message(Kind, Vec<u8>, MessagePart),
     /// It closes the WebSocket with this code and reason. Nothing follows.
     Close(u16, String),
+}
+
+/// What became of a message, or a piece of one, of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It was sent.
+    Taken,
+    /// The application takes none any more.
+    Ended,
+    /// The processes have held as much as they may for as long as a request waits for a process (`queue_timeout`). The
+    /// WebSocket is to be closed with 1013 (try again later): with 1009 a client would not send its message again, but this
+    /// one may.
+    Overloaded,
 }
 
 impl WebSocket {
     pub(crate) fn new(call: Box<Call>) -> WebSocket {
         WebSocket {
             call,
-            unconsumed: 0,
+            unconsumed: None,
+            wait: None,
         }
     }
 
@@ -82,22 +110,45 @@ impl WebSocket {
         self.call.process()
     }
 
-    /// Ready with true when the application takes a message of `length` bytes, with false when it takes none any more.
-    /// While this is pending the handler reads nothing from the client.
-    pub fn poll_send_ready(&mut self, length: usize, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Sends a message of the client, or the next piece of one, at most
+    /// [`sluice_wire::limits::PYTHON_MESSAGE_BYTES_MAX`] long. Pending while the application has to receive earlier messages
+    /// first, or all WebSockets of its group together hold too much; the handler then reads nothing from the client, and
+    /// calls again with the same piece. The processes hold a message until it is complete and received.
+    pub fn poll_send(
+        &mut self,
+        kind: Kind,
+        data: &[u8],
+        piece: MessagePart,
+        cx: &mut Context<'_>,
+    ) -> Poll<Sent> {
         let (mux, id) = (self.call.mux(), self.call.id());
-        mux.poll_message_capacity(id, length, cx)
-    }
-
-    /// Sends a whole message of the client. Call it after [`WebSocket::poll_send_ready`]; otherwise the message exceeds
-    /// the window, which costs memory. Returns false if the application takes none any more, or the message is longer
-    /// than 16 MiB.
-    pub fn send(&mut self, kind: Kind, message: &[u8]) -> bool {
+        if !ready!(mux.poll_piece_capacity(id, data.len(), cx)) {
+            return Poll::Ready(Sent::Ended);
+        }
+        let held = &mux.group.held;
+        let mut round = self.wait.as_ref().and_then(|wait| wait.round);
+        let bytes = data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES;
+        if !held.poll_room(bytes, &mut round, cx) {
+            let worker = &mux.worker;
+            let wait = self.wait.get_or_insert_with(|| {
+                let timer = worker.timers.timer();
+                timer.set(&worker.clock, mux.group.settings.queue_timeout);
+                Wait { timer, round }
+            });
+            wait.round = round;
+            ready!(wait.timer.poll_expired(cx));
+            held.note_shed();
+            return Poll::Ready(Sent::Overloaded);
+        }
+        self.wait = None;
         let kind = match kind {
             Kind::Text => MessageKind::Text,
             Kind::Binary => MessageKind::Binary,
         };
-        self.call.mux().send_message(self.call.id(), kind, message)
+        match mux.send_piece(id, kind, data, piece) {
+            true => Poll::Ready(Sent::Taken),
+            false => Poll::Ready(Sent::Ended),
+        }
     }
 
     /// The client has closed the WebSocket with this code (1005 if it gave none) and reason. What the application has
@@ -107,25 +158,29 @@ impl WebSocket {
     }
 
     /// Ready with what the application sent. A message counts against the window until the next call of this function:
-    /// call it again when the client has taken the message.
+    /// call it again when the client has taken it.
     ///
     /// # Errors
     ///
     /// The process is gone, or the application failed.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, CallFailure>> {
         let (mux, id) = (self.call.mux(), self.call.id());
-        let taken = std::mem::take(&mut self.unconsumed);
-        if taken > 0 {
-            mux.consumed(id, taken);
+        if let Some(share) = self.unconsumed.take() {
+            mux.consumed(id, share.bytes());
         }
         match mux.take_message(id, cx) {
-            Poll::Ready(Ok(Message::Data(kind, data))) => {
-                self.unconsumed = data.len();
+            Poll::Ready(Ok(Message::Data {
+                kind,
+                data,
+                piece,
+                share,
+            })) => {
+                self.unconsumed = Some(share);
                 let kind = match kind {
                     MessageKind::Text => Kind::Text,
                     MessageKind::Binary => Kind::Binary,
                 };
-                Poll::Ready(Ok(Received::Message(kind, data)))
+                Poll::Ready(Ok(Received::Message(kind, data, piece)))
             }
             Poll::Ready(Ok(Message::Close(code, reason))) => {
                 Poll::Ready(Ok(Received::Close(code, reason)))

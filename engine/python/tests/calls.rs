@@ -2,9 +2,14 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use sluice_net::body::{Body, RequestBody};
-use sluice_python::{Handshake, Interface, Kind, Received, Request, Settings, Stage, Why};
+use sluice_python::limits::WINDOW_BYTES;
+use sluice_python::{
+    Handshake, Interface, Kind, MessagePart, Received, Request, Sent, Settings, Stage, WebSocket,
+    Why,
+};
 
 use crate::support::*;
 
@@ -229,6 +234,43 @@ fn a_call_that_is_dropped_cancels_its_request() {
     });
 }
 
+async fn give(socket: &mut WebSocket, data: &[u8], piece: MessagePart) -> Sent {
+    poll_fn(|cx| socket.poll_send(Kind::Binary, data, piece, cx)).await
+}
+
+/// Sends a message in pieces.
+async fn say(socket: &mut WebSocket, kind: Kind, message: &[u8]) {
+    let mut rest = message;
+    loop {
+        let (now, later) = rest.split_at(rest.len().min(50_000));
+        let piece = MessagePart::last_if(later.is_empty());
+        let sent = poll_fn(|cx| socket.poll_send(kind, now, piece, cx)).await;
+        assert_eq!(sent, Sent::Taken);
+        if piece.is_last() {
+            return;
+        }
+        rest = later;
+    }
+}
+
+/// Receives a message, whose pieces fit into the window.
+async fn hear(socket: &mut WebSocket) -> (Kind, Vec<u8>) {
+    let mut whole = Vec::new();
+    loop {
+        match poll_fn(|cx| socket.poll_receive(cx)).await {
+            Ok(Received::Message(kind, data, piece)) => {
+                assert!(data.len() <= WINDOW_BYTES as usize);
+                whole.extend(data);
+                if piece.is_last() {
+                    return (kind, whole);
+                }
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(failure) => panic!("{:?}", failure.why),
+        }
+    }
+}
+
 #[test]
 fn websockets_carry_messages_both_ways() {
     if !has_python() {
@@ -252,32 +294,78 @@ fn websockets_carry_messages_both_ways() {
             Ok(_) => panic!("refused"),
             Err(failure) => panic!("{:?}", failure.why),
         }
-        // One that is larger than the window, too.
+        // One that is larger than the window, too, in both directions.
         let long = "x".repeat(1_000_000);
         for text in ["hello", &long, "again"] {
-            assert!(poll_fn(|cx| socket.poll_send_ready(text.len(), cx)).await);
-            assert!(socket.send(Kind::Text, text.as_bytes()));
-            match poll_fn(|cx| socket.poll_receive(cx)).await {
-                Ok(Received::Message(Kind::Text, data)) => {
-                    assert_eq!(data, text.to_uppercase().into_bytes());
-                }
-                Ok(other) => panic!("{other:?}"),
-                Err(failure) => panic!("{:?}", failure.why),
-            }
+            say(&mut socket, Kind::Text, text.as_bytes()).await;
+            let (kind, data) = hear(&mut socket).await;
+            assert_eq!(kind, Kind::Text);
+            assert!(data == text.to_uppercase().into_bytes(), "{}", data.len());
         }
-        assert!(poll_fn(|cx| socket.poll_send_ready(3, cx)).await);
-        socket.send(Kind::Binary, &[1, 2, 255]);
-        match poll_fn(|cx| socket.poll_receive(cx)).await {
-            Ok(Received::Message(Kind::Binary, data)) => assert_eq!(data, [255, 2, 1]),
-            Ok(other) => panic!("{other:?}"),
-            Err(failure) => panic!("{:?}", failure.why),
-        }
-        socket.send(Kind::Text, b"bye");
+        say(&mut socket, Kind::Binary, &[1, 2, 255]).await;
+        assert_eq!(hear(&mut socket).await, (Kind::Binary, vec![255, 2, 1]));
+        assert_eq!(
+            app.snapshot().messages_outbound,
+            3 + 128,
+            "until it is consumed"
+        );
+        say(&mut socket, Kind::Text, b"bye").await;
         match poll_fn(|cx| socket.poll_receive(cx)).await {
             Ok(Received::Close(4000, reason)) => assert_eq!(reason, "as you like"),
             Ok(other) => panic!("{other:?}"),
             Err(failure) => panic!("{:?}", failure.why),
         }
+    });
+}
+
+#[test]
+fn what_processes_hold_for_an_application_has_a_limit() {
+    if !has_python() {
+        return;
+    }
+    let (host, folder) = (Host::new(1), Folder::new());
+    let mut settings = asgi(&folder);
+    // Eight pieces of 50,000 bytes, each of which counts 128 besides.
+    settings.messages_bytes_max = 401_024;
+    settings.queue_timeout = Duration::from_millis(50);
+    let app = host.start(settings);
+    on_worker(0, 1, async |worker| {
+        let open = async || {
+            let head = head("GET", "/deaf");
+            let request = Request {
+                head: &head,
+                facts: facts(),
+                body: RequestBody::None,
+            };
+            let mut socket = app.websocket(&worker, request).await.ok().unwrap();
+            let handshake = poll_fn(|cx| socket.poll_handshake(cx)).await;
+            assert!(matches!(handshake, Ok(Handshake::Accepted(_))));
+            socket
+        };
+        let piece = vec![0; 50_000];
+        let (mut first, mut second, mut third) = (open().await, open().await, open().await);
+        // A message that exceeds the window is sent on, as long as there is room.
+        for _ in 0..7 {
+            let sent = give(&mut first, &piece, MessagePart::More).await;
+            assert_eq!(sent, Sent::Taken);
+        }
+        let last = MessagePart::Last;
+        assert_eq!(give(&mut second, &piece, last).await, Sent::Taken);
+        assert_eq!(app.snapshot().messages_inbound, 401_024);
+        assert_eq!(give(&mut second, b"x", last).await, Sent::Overloaded);
+        assert_eq!(app.snapshot().websockets_shed, 1);
+        // One that waits goes on when another connection has ended.
+        poll_fn(|cx| {
+            let sent = third.poll_send(Kind::Binary, b"x", last, cx);
+            assert!(sent.is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        drop(second);
+        assert_eq!(give(&mut third, b"x", last).await, Sent::Taken);
+        assert_eq!(app.snapshot().messages_inbound, 351_025);
+        drop((first, third));
+        assert_eq!(app.snapshot().messages_inbound, 0);
     });
 }
 

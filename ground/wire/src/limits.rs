@@ -120,16 +120,25 @@ pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
 /// A PHP notice takes 150 bytes, so this holds hundreds, and ten thousand concurrent responses take 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;
 
-/// A WebSocket message, unless configured otherwise: what uvicorn takes by default (`--ws-max-size`). A frame to a Python
-/// application can hold as much.
+/// A WebSocket message, unless configured otherwise: what uvicorn takes by default (`--ws-max-size`).
 pub const WEBSOCKET_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Memory that a WebSocket keeps between two messages, in each direction. Chat messages are far below; a larger buffer is
 /// returned, because most WebSockets are silent most of the time.
 pub const WEBSOCKET_IDLE_BYTES_MAX: usize = 4096;
 
-/// Payload of one frame between sluice and a Python worker (decision 0023): the largest WebSocket message. Bodies are
-/// sent in pieces.
+/// Bytes of a WebSocket message that are reported together: a longer one is reported in pieces, so that a connection holds
+/// no more than this of what it receives. Most messages are shorter.
+pub const WEBSOCKET_PIECE_BYTES_MAX: usize = 64 * 1024;
+
+/// Messages below this length are sent uncompressed: without the context of earlier ones they shrink little or grow.
+pub const WEBSOCKET_DEFLATE_BYTES_MIN: usize = 128;
+
+/// Compression level of WebSocket messages, of 9: a message is compressed for each of its receivers.
+pub const WEBSOCKET_DEFLATE_LEVEL: i32 = 3;
+
+/// Payload of one frame between sluice and a Python worker (decision 0023): the dictionary of a request with the longest
+/// head that can be configured. Bodies and WebSocket messages are sent in pieces.
 pub const PYTHON_PAYLOAD_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
 /// Header block of a Python application's response, early hints or trailers: twice what clients' heads may have, since
@@ -144,6 +153,14 @@ pub const PYTHON_ERROR_BYTES_MAX: u32 = 256 * 1024;
 
 /// Payload of one frame on the control channel of a Python worker: a failure with its traceback.
 pub const PYTHON_CONTROL_BYTES_MAX: u32 = 1024 * 1024;
+
+/// A piece of a WebSocket message between sluice and a Python worker: the flow-control window, which a piece has to fit
+/// into.
+pub const PYTHON_MESSAGE_BYTES_MAX: u32 = 256 * 1024;
+
+/// What each piece of a WebSocket message between sluice and a Python worker counts besides its bytes: about the memory that
+/// an entry in a queue takes, so that a window bounds empty messages as well.
+pub const PYTHON_MESSAGE_OVERHEAD_BYTES: usize = 128;
 
 /// Reason of a WebSocket's end (RFC 6455, section 5.5: control frames have at most 125 bytes, two of them the code).
 pub const PYTHON_REASON_BYTES_MAX: u32 = 123;

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use sluice_message::Status;
-use sluice_wire::limits::PYTHON_PAYLOAD_BYTES_MAX;
+use sluice_wire::limits::{PYTHON_MESSAGE_BYTES_MAX, PYTHON_PAYLOAD_BYTES_MAX};
 use sluice_wire::python::{
     End, ErrorStage, Event, Fault, Form, Header, Kind, Lane, MessageKind, StreamId,
 };
+use sluice_wire::websocket::MessagePart;
 
 use crate::feed_python;
 use crate::support::Random;
@@ -134,6 +135,8 @@ fn what_a_worker_says_does_not_depend_on_how_it_is_split() {
             frame(Kind::Accept, socket.number(), 0, 0, 0, b""),
             frame(Kind::Message, socket.number(), 2, 0, 0, "é".as_bytes()),
             frame(Kind::Message, socket.number(), 0, 0, 0, b"\xff"),
+            frame(Kind::Message, socket.number(), 6, 0, 0, "gr".as_bytes()),
+            frame(Kind::Message, socket.number(), 2, 0, 0, "üße".as_bytes()),
             frame(Kind::Close, socket.number(), 1, 1000, 0, b"bye"),
             frame(Kind::Error, number(3), 1, 1, 0, b"Traceback"),
         ]
@@ -142,7 +145,7 @@ fn what_a_worker_says_does_not_depend_on_how_it_is_split() {
     let mut lane = Lane::new(WINDOW);
     let bytes = script(&mut lane);
     let whole = heard(&mut lane, &bytes, || usize::MAX / 2).expect("the test writes it well");
-    assert_eq!(whole.lines().count(), 15, "{whole}");
+    assert_eq!(whole.lines().count(), 17, "{whole}");
     assert!(
         whole.contains("offset: 7, length: 5, end: Later"),
         "{whole}"
@@ -205,7 +208,7 @@ fn a_request_body_waits_for_credit() {
         .receive(&credit)
         .expect("the test writes it well")
         .event;
-    assert_eq!(event, Some(Event::Credit { id }));
+    assert_eq!(event, Some(Event::Credit { id, held: 500 }));
     assert_eq!(lane.send_body(id, &[b'b'; 400], End::Here), 400);
     assert_eq!(lane.capacity(id), None, "the end was sent");
     assert_eq!(sent(&mut lane)[0].0.flags, 1);
@@ -235,46 +238,93 @@ fn a_worker_gets_credit_for_what_was_consumed() {
 }
 
 #[test]
-fn a_message_may_be_larger_than_the_window_if_all_of_it_is_free() {
+fn messages_to_a_worker_wait_for_credit_before_their_first_piece() {
     let mut lane = Lane::new(WINDOW);
     let id = opened(&mut lane, Form::WebSocket);
-    let number = id.number();
-    lane.receive(&frame(Kind::Accept, number, 0, 0, 0, b""))
-        .expect("the test writes it well");
-    // To the worker.
-    assert_eq!(lane.may_send_message(id, 5000), Some(true));
-    assert!(lane.send_message(id, MessageKind::Binary, &[0; 5000]));
-    assert_eq!(lane.may_send_message(id, 1), Some(false));
-    lane.receive(&frame(Kind::RequestCredit, number, 0, 0, 4500, b""))
-        .expect("the test writes it well");
-    assert_eq!(lane.may_send_message(id, 500), Some(true));
-    assert_eq!(lane.may_send_message(id, 501), Some(false));
-    // From the worker.
-    let message = frame(Kind::Message, number, 0, 0, 0, &[0; 5000]);
-    heard(&mut lane, &message, || 999).expect("the test writes it well");
-    sent(&mut lane);
-    lane.consumed(id, 5000);
-    assert_eq!(sent(&mut lane)[0].0.large, 5000);
-    heard(
-        &mut lane,
-        &frame(Kind::Message, number, 0, 0, 0, b"x"),
-        || 1,
-    )
-    .expect("the test writes it well");
-    lane.consumed(id, 1);
+    let kind = MessageKind::Text;
     assert_eq!(
-        sent(&mut lane)[0].0.large,
-        1,
-        "a large message may wait for it"
+        lane.send_piece(id, kind, &[b'a'; 472], MessagePart::Last),
+        Some(600)
     );
-    heard(
-        &mut lane,
-        &frame(Kind::Message, number, 0, 0, 0, &[0; 900]),
-        || 1000,
-    )
-    .expect("the test writes it well");
-    let more = frame(Kind::Message, number, 0, 0, 0, &[0; 2000]);
-    assert_eq!(heard(&mut lane, &more, || 1000), Err(Fault::Window));
+    // Each piece counts 128 bytes besides.
+    assert_eq!(lane.may_send_piece(id, 272), Some(true));
+    assert_eq!(lane.may_send_piece(id, 273), Some(false));
+    assert_eq!(
+        lane.send_piece(id, kind, &[b'b'; 272], MessagePart::More),
+        Some(1000)
+    );
+    // What was begun goes on: the application receives nothing of it, and gives no credit, before its end.
+    for held in [5128, 9256] {
+        assert_eq!(lane.may_send_piece(id, 4000), Some(true));
+        assert_eq!(
+            lane.send_piece(id, kind, &[b'c'; 4000], MessagePart::More),
+            Some(held)
+        );
+    }
+    assert_eq!(
+        lane.send_piece(id, kind, b"", MessagePart::Last),
+        Some(9384)
+    );
+    assert_eq!(lane.may_send_piece(id, 1), Some(false));
+    let flags: Vec<u8> = sent(&mut lane).iter().map(|(h, _)| h.flags).collect();
+    assert_eq!(flags, [2, 6, 6, 6, 2]);
+    let credit = |count| frame(Kind::RequestCredit, id.number(), 0, 0, count, b"");
+    let event = |held| Some(Event::Credit { id, held });
+    assert_eq!(lane.receive(&credit(600)).unwrap().event, event(8784));
+    assert_eq!(lane.may_send_piece(id, 1), Some(false));
+    assert_eq!(lane.receive(&credit(8784)).unwrap().event, event(0));
+    assert_eq!(
+        lane.may_send_piece(id, 5000),
+        Some(true),
+        "all of it is free"
+    );
+    let long = vec![0; PYTHON_MESSAGE_BYTES_MAX as usize + 1];
+    assert_eq!(lane.send_piece(id, kind, &long, MessagePart::Last), None);
+    lane.send_close(id, 1000, b"");
+    assert_eq!(lane.send_piece(id, kind, b"x", MessagePart::Last), None);
+}
+
+#[test]
+fn no_message_of_a_worker_exceeds_the_window() {
+    let accepted = |lane: &mut Lane| {
+        let id = opened(lane, Form::WebSocket);
+        lane.receive(&frame(Kind::Accept, id.number(), 0, 0, 0, b""))
+            .expect("the test writes it well");
+        id
+    };
+    let mut lane = Lane::new(WINDOW);
+    let id = accepted(&mut lane);
+    let piece = |flags, length| frame(Kind::Message, id.number(), flags, 0, 0, &vec![0; length]);
+    // Four windows, of which one is here at a time.
+    for round in 0..4 {
+        let flags = if round < 3 { 4 } else { 0 };
+        heard(&mut lane, &piece(flags, 872), || 999).expect("the test writes it well");
+        lane.consumed(id, 999);
+        lane.consumed(id, 1);
+        let credit: u32 = sent(&mut lane).iter().map(|(header, _)| header.large).sum();
+        assert_eq!(credit, 1000, "the last byte frees the window");
+    }
+    heard(&mut lane, &piece(4, 745), || 1000).expect("the test writes it well");
+    // Not even an empty one.
+    assert_eq!(heard(&mut lane, &piece(0, 0), || 1000), Err(Fault::Window));
+    let mut lane = Lane::new(u32::MAX);
+    let id = accepted(&mut lane);
+    let length = PYTHON_MESSAGE_BYTES_MAX + 1;
+    let mut header = Header::new(Kind::Message, id.number(), length as usize);
+    header.flags = 4;
+    let fault = Fault::Length {
+        kind: Kind::Message,
+        length,
+    };
+    assert_eq!(lane.receive(&header.encode()).unwrap_err(), fault);
+    let mut lane = Lane::new(WINDOW);
+    let id = accepted(&mut lane);
+    let mixed = [
+        frame(Kind::Message, id.number(), 6, 0, 0, b"text"),
+        frame(Kind::Message, id.number(), 0, 0, 0, b"bytes"),
+    ];
+    let fault = Fault::Order(Kind::Message);
+    assert_eq!(heard(&mut lane, &mixed.concat(), || 5), Err(fault));
 }
 
 #[test]
@@ -352,7 +402,7 @@ fn a_lost_websocket_is_closed_with_1006() {
     let id = opened(&mut lane, Form::WebSocket);
     lane.send_close(id, 1001, b"going");
     assert_eq!(sent(&mut lane)[0].1, b"going");
-    assert_eq!(lane.may_send_message(id, 1), None);
+    assert_eq!(lane.may_send_piece(id, 1), None);
     lane.send_close(id, 1001, b"going");
     lane.release(id);
     assert!(sent(&mut lane).is_empty());

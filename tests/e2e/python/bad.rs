@@ -1,15 +1,29 @@
 //! Applications that break the rules: the right status or a truncated connection, one line in the log, and other requests
 //! that notice nothing.
 
+use super::ws_client::{WebSocket, handshake};
 use super::{lines_with, start};
 use crate::client::Client;
 use crate::harness::{Server, eventually};
 use crate::wire::Wire;
 
-/// Checks the status for each path, that nothing leaks to the client, and that the application goes on.
+/// The number of errors in the log.
+fn errors(server: &Server) -> usize {
+    lines_with(server, "\"level\":\"error\"").len()
+}
+
+/// Checks the status for each path, that nothing leaks to the client, that the log has one error more, and that the
+/// application goes on.
 fn check(server: &Server, expected: &[(&str, u16)]) {
-    for (path, status) in expected {
+    let before = errors(server);
+    for (at, (path, status)) in expected.iter().enumerate() {
         let response = server.ask(path);
+        let shown = || format!("after {path}: {}", server.stderr());
+        eventually(
+            "one error more",
+            || errors(server) == before + at + 1,
+            shown,
+        );
         assert_eq!(response.status, *status, "{path} {}", response.text());
         assert!(!response.head.contains("evil"), "{path} {}", response.head);
         assert!(!response.text().contains("secret detail"), "{path}");
@@ -109,6 +123,68 @@ fn of_asgi() {
     assert_eq!(server.ask("/too-short").status, 500);
     assert!(is_truncated(&server, "/returns-early"));
     assert!(is_truncated(&server, "/raises-late"));
+    assert_eq!(server.ask("/fine").text(), "fine");
+}
+
+#[test]
+fn of_esgi_and_rsgi() {
+    for app in ["module_esgi bad_esgi:app", "module_rsgi bad_rsgi:app"] {
+        let Some(server) = start(app) else { return };
+        check(
+            &server,
+            &[
+                ("/status-text", 500),
+                ("/status-number", 500),
+                ("/header-crlf", 500),
+                ("/header-pair", 500),
+                ("/body-text", 500),
+                ("/too-long", 500),
+                ("/too-short", 500),
+                ("/returns", 500),
+                ("/raises", 500),
+                ("/no-file", 500),
+            ],
+        );
+        // What is wrong after a complete response is only an entry of the log.
+        let twice = server.ask("/twice");
+        assert_eq!((twice.status, twice.text().as_str()), (200, "once"));
+        server.wait_for_words("responded already");
+        assert!(is_truncated(&server, "/stream-raises"), "{app}");
+        assert!(is_truncated(&server, "/stream-short"), "{app}");
+        let mut client = Client::connect(server.port);
+        client.send("POST /exits HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(client.response().status, 502, "{app}");
+        assert_eq!(server.ask("/fine").text(), "fine");
+    }
+}
+
+/// Before the handshake is complete its response says so, afterwards a Close frame.
+#[test]
+fn of_websockets() {
+    let Some(server) = start("module_asgi bad_asgi:app") else {
+        return;
+    };
+    let before = errors(&server);
+    let early = ["send-first", "ws-returns", "ws-raises", "ws-header"];
+    for path in early {
+        let mut client = Client::connect(server.port);
+        client.send(handshake(&format!("/{path}"), ""));
+        assert_eq!(client.response().status, 500, "{path}");
+    }
+    let late = [
+        "accept-twice",
+        "send-nothing",
+        "send-number",
+        "bad-code",
+        "raises-open",
+    ];
+    for path in late {
+        let mut socket = WebSocket::open(server.port, &format!("/{path}"), "");
+        assert_eq!(socket.closed().0, 1011, "{path}");
+    }
+    let count = early.len() + late.len();
+    let all = || errors(&server) == before + count;
+    eventually("one error for each", all, || server.stderr());
     assert_eq!(server.ask("/fine").text(), "fine");
 }
 

@@ -3,9 +3,10 @@
 
 use sluice_net::limits::{BODY_BUFFER_BYTES, BUFFERS_KEPT_MAX};
 use sluice_python::limits::WINDOW_BYTES;
+use sluice_wire::limits::{PYTHON_MESSAGE_OVERHEAD_BYTES, WEBSOCKET_PIECE_BYTES_MAX};
 
-use super::ws_client::{PING, WebSocket};
-use super::{pid, start};
+use super::ws_client::{BINARY, PING, WebSocket, frame};
+use super::{metric, pid, start};
 use crate::client::Client;
 use crate::harness::{MEMORY_STEPS, Server, eventually};
 use crate::wire::Wire;
@@ -114,9 +115,15 @@ fn stalled_clients_of_buffered_responses_hold_three_buffers_more() {
     meter.check(bound, 64 * 1024);
 }
 
-/// A message is sent whole, so a WebSocket holds a window, or the message that exceeds it.
+/// Clients that take only the start of what an application sends: many messages, or one that is far larger than a window.
 #[test]
 fn stalled_websockets_hold_a_window_each() {
+    stall("large 100000", 100, 100_000);
+    stall("large 16000000", 1, 16_000_000);
+}
+
+/// Each of 200 WebSockets asks so often for a message of this size.
+fn stall(message: &str, times: usize, size: usize) {
     const SOCKETS: u64 = 200;
     let Some(server) = start("module_asgi asgi:app") else {
         return;
@@ -125,23 +132,97 @@ fn stalled_websockets_hold_a_window_each() {
     let mut sockets: Vec<WebSocket> = (0..SOCKETS)
         .map(|_| WebSocket::open(server.port, "/ws", ""))
         .collect();
-    // 10 MB for each, and 2 GB for all.
+    // 10 or 16 MB for each, and 2 or 3 GB for all.
     for socket in &mut sockets {
-        for _ in 0..100 {
-            socket.say("large 100000");
+        for _ in 0..times {
+            socket.say(message);
         }
     }
     for socket in &mut sockets {
         // A slow machine lets the server ask first whether the client is there.
-        let mut next = || socket.next().expect("a message");
-        let first = std::iter::repeat_with(&mut next).find(|(opcode, _)| *opcode != PING);
-        assert_eq!(first.map(|(_, payload)| payload.len()), Some(100_000));
+        let mut next = || socket.next_frame().expect("a fragment");
+        let first = std::iter::repeat_with(&mut next).find(|(first, _)| first & 0x0f != PING);
+        let length = first.map(|(_, payload)| payload.len());
+        let most = WINDOW_BYTES as usize - PYTHON_MESSAGE_OVERHEAD_BYTES;
+        assert_eq!(length, Some(size.min(most)));
     }
     for _ in 0..20 {
         assert_eq!(server.ask("/pid").status, 200);
     }
+    let held = metric(&server, "sluice_python_websocket_outbound_bytes");
+    println!("{held} bytes are held");
+    assert!(held > SOCKETS * 64 * 1024, "{held} bytes: nobody stalls");
+    assert!(held <= SOCKETS * u64::from(WINDOW_BYTES), "{held} bytes");
     let bound = SOCKETS * STREAM_KIB + POOLS_KIB + MEMORY_STEPS;
     meter.check(bound, bound);
+}
+
+/// Clients that stall within a message: the process holds what has arrived, since the application receives whole messages.
+#[test]
+fn a_message_of_a_client_is_not_held_by_the_server() {
+    const SOCKETS: u64 = 20;
+    const LENGTH: u64 = 4_000_000;
+    let Some(server) = start("module_asgi asgi:app") else {
+        return;
+    };
+    let meter = Meter::new(&server);
+    let mut sockets: Vec<WebSocket> = (0..SOCKETS)
+        .map(|_| WebSocket::open(server.port, "/ws", ""))
+        .collect();
+    for socket in &mut sockets {
+        // The first fragment of a message, and a part of the second one.
+        socket.frame(BINARY, &vec![7; LENGTH as usize]);
+        socket.wire.send(&frame(0, &[8; 1000])[..500]);
+    }
+    // What a piece lacks waits for the rest of it.
+    let held = || metric(&server, "sluice_python_websocket_inbound_bytes");
+    let least = SOCKETS * (LENGTH - WEBSOCKET_PIECE_BYTES_MAX as u64);
+    eventually(
+        "all of it has arrived",
+        || held() >= least,
+        || held().to_string(),
+    );
+    let bound = SOCKETS * STREAM_KIB + POOLS_KIB + MEMORY_STEPS;
+    meter.check(bound, bound + SOCKETS * LENGTH * 5 / 4 / 1024);
+    for socket in &mut sockets {
+        socket.wire.send(&frame(0, &[8; 1000])[500..]);
+        socket.frame(0x80, b"");
+    }
+    for socket in &mut sockets {
+        let (_, payload) = socket.next().expect("the echo");
+        assert_eq!(payload.len() as u64, LENGTH + 1000);
+    }
+    eventually("all was received", || held() == 0, || held().to_string());
+}
+
+/// At `max_message_memory` a connection waits, and after `queue_timeout` it is closed with 1013.
+#[test]
+fn what_processes_hold_of_messages_is_bounded() {
+    let Some(server) = start(
+        "module_asgi asgi:app\nmax_message_size 1MiB\nmax_message_memory 2MiB\nqueue_timeout 200ms",
+    ) else {
+        return;
+    };
+    let open = || WebSocket::open(server.port, "/deaf", "");
+    let held = || metric(&server, "sluice_python_websocket_inbound_bytes");
+    let mut deaf: Vec<WebSocket> = (0..2).map(|_| open()).collect();
+    for (socket, sum) in deaf.iter_mut().zip([900_000, 1_800_000]) {
+        socket.send(BINARY, &[1; 900_000]);
+        eventually("it is held", || held() >= sum, || held().to_string());
+    }
+    let mut third = open();
+    third.send(BINARY, &[2; 900_000]);
+    assert_eq!(third.closed().0, 1013);
+    assert_eq!(metric(&server, "sluice_python_websockets_shed_total"), 1);
+    assert!(held() <= 2 * 1024 * 1024, "{}", held());
+    // Others go on meanwhile, and there is room when one has left.
+    let mut small = WebSocket::open(server.port, "/ws", "");
+    small.say("small");
+    assert_eq!(small.hear(), "small");
+    drop((deaf, third));
+    eventually("all is free", || held() == 0, || held().to_string());
+    small.send(BINARY, &[3; 900_000]);
+    assert_eq!(small.next().map(|(_, data)| data.len()), Some(900_000));
 }
 
 /// Sends so many bytes, and checks what memory that takes.

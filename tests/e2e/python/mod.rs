@@ -6,6 +6,7 @@ mod asgi;
 mod bad;
 mod chromium;
 mod command;
+mod compression;
 mod dynamic;
 mod frameworks;
 mod limits;

@@ -33,6 +33,17 @@ pub(super) fn kill_under_load(rounds: u64) {
                 || restarts().to_string(),
             );
         }
+        let by_worker = || {
+            let page = server.metrics();
+            let lines = page.lines();
+            let of_process = "sluice_python_process_restarts_total{";
+            let values = lines.filter(|line| line.starts_with(of_process));
+            let counts = values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+            counts.sum::<u64>()
+        };
+        // Both workers have a process again.
+        let is_whole = || by_worker() == rounds;
+        eventually("each is counted", is_whole, || server.metrics());
         load.wait_for(50);
         load.end();
     }
@@ -266,6 +277,9 @@ fn metrics_and_explanations_name_the_application() {
         "sluice_python_ready{app=\"shop\"",
         "sluice_python_requests_total{app=\"shop\"",
         "sluice_python_queued_requests{app=\"shop\"",
+        "sluice_python_websocket_inbound_bytes{app=\"shop\"",
+        "sluice_python_websocket_outbound_bytes{app=\"shop\"",
+        "sluice_python_websockets_shed_total{app=\"shop\"",
         "sluice_python_restarts_total{app=\"shop\"",
         "sluice_python_in_flight_requests{app=\"shop\"",
         "sluice_python_resident_bytes{app=\"shop\"",
@@ -289,4 +303,28 @@ fn metrics_and_explanations_name_the_application() {
         "{said}{}",
         text(&output.stderr)
     );
+}
+
+#[test]
+fn processes_have_the_normal_scheduling_class_whatever_that_of_workers_is() {
+    let Some(python) = Python::find() else { return };
+    let text = caddyfile(&directive(&python, "module_wsgi wsgi:app\nworkers 2"));
+    let setup = Setup::new(&text).env("SLUICE_SCHEDULING", "batch");
+    let server = setup.start();
+    let first = pid(&server);
+    kill(first);
+    // One that is started later, too.
+    let other = || pid(&server);
+    let shown = || other().to_string();
+    eventually("another process serves", || other() != first, shown);
+    for process in applications(&server)[0]["processes"]
+        .as_array()
+        .expect("a list")
+    {
+        let pid = process["pid"].as_u64().expect("a number") as u32;
+        if pid != 0 && pid != first {
+            let classes = crate::process::classes(pid);
+            assert!(classes.iter().all(|(_, class)| *class == 0), "{classes:?}");
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! WebSockets of ASGI applications, over HTTP/1.1 and HTTP/2.
 
 use sluice_net::sys::process::Signal;
+use sluice_python::limits::WINDOW_BYTES;
 
 use super::ws_client::{BINARY, CLOSE, PING, PONG, TEXT, WebSocket, frame, handshake};
-use super::{pid, start};
+use super::{metric, pid, start};
 use crate::client::Client;
 use crate::h2::peer::{DATA, HEADERS, Peer};
 use crate::harness::{Server, eventually};
@@ -77,11 +78,45 @@ fn fragments_pings_and_bytes_one_by_one() {
 fn a_large_message_of_the_application_waits_for_the_client() {
     let Some(server) = start(APP) else { return };
     let mut socket = WebSocket::open(server.port, "/ws", "");
-    socket.say("large 5000000");
+    // More than a frame between sluice and the process could hold.
+    socket.say("large 20000000");
     assert_eq!(server.ask("/pid").status, 200);
-    let (opcode, payload) = socket.next().expect("a message");
-    assert_eq!((opcode, payload.len()), (BINARY, 5_000_000));
-    assert!(payload.iter().all(|byte| *byte == b'y'));
+    let (mut first, mut total) = (BINARY, 0);
+    loop {
+        let (byte, payload) = socket.next_frame().expect("a fragment");
+        assert_eq!(byte & 0x7f, first);
+        assert!(payload.len() <= WINDOW_BYTES as usize, "{}", payload.len());
+        assert!(payload.iter().all(|byte| *byte == b'y'));
+        (first, total) = (0, total + payload.len());
+        if byte & 0x80 != 0 {
+            break;
+        }
+    }
+    assert_eq!(total, 20_000_000);
+    socket.say(&"€".repeat(200_000));
+    assert_eq!(socket.hear(), "€".repeat(200_000));
+}
+
+/// What exceeds the window waits in the server, and nothing else that the client does makes it go on.
+#[test]
+fn messages_that_wait_for_the_application_go_on_when_it_receives() {
+    let Some(server) = start(APP) else { return };
+    let mut socket = WebSocket::open(server.port, "/late", "");
+    for at in 0..6 {
+        socket.send(BINARY, &[at; 100_000]);
+    }
+    let held = || metric(&server, "sluice_python_websocket_inbound_bytes");
+    eventually(
+        "two messages fill the window",
+        // Two pieces each, which count 128 bytes besides.
+        || held() == 2 * (100_000 + 2 * 128),
+        || held().to_string(),
+    );
+    assert_eq!(server.ask("/listen").status, 200);
+    for at in 0..6 {
+        let (opcode, payload) = socket.next().expect("the echo");
+        assert_eq!((opcode, payload.len(), payload[0]), (BINARY, 100_000, at));
+    }
 }
 
 #[test]

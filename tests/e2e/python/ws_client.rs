@@ -58,11 +58,32 @@ impl WebSocket {
         self.send(TEXT, text.as_bytes());
     }
 
-    /// The next frame of the server: opcode and payload; `None` at the end of the connection.
+    /// The next message or control frame of the server: opcode and payload, that of all fragments together; `None` at the
+    /// end of the connection.
     pub fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let mut whole: Option<(u8, Vec<u8>)> = None;
+        loop {
+            let (first, payload) = self.next_frame()?;
+            assert_eq!(first & 0x70, 0, "no reserved bits");
+            whole = Some(match (first & 0x0f, whole) {
+                (0, Some((opcode, mut sum))) => {
+                    sum.extend(payload);
+                    (opcode, sum)
+                }
+                (0, None) => panic!("a continuation of nothing"),
+                (opcode, None) => (opcode, payload),
+                (opcode, Some(_)) => panic!("opcode {opcode} within a message"),
+            });
+            if first & 0x80 != 0 {
+                return whole;
+            }
+        }
+    }
+
+    /// The next frame of the server as it comes: its first byte and its payload.
+    pub fn next_frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 2];
         self.wire.reader.read_exact(&mut head).ok()?;
-        assert_eq!(head[0] & 0xf0, 0x80, "whole messages without reserved bits");
         assert_eq!(head[1] & 0x80, 0, "servers do not mask");
         let more = match head[1] {
             126 => 2,
@@ -77,7 +98,7 @@ impl WebSocket {
                 .iter()
                 .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
         };
-        Some((head[0] & 0x0f, self.wire.take(length)))
+        Some((head[0], self.wire.take(length)))
     }
 
     /// The text of the next message.

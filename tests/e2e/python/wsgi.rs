@@ -2,9 +2,12 @@
 
 use std::io::Read;
 
-use super::{caddyfile, digest, directive, get, lines_with, pattern, post, start};
+use sluice_net::sys::limits::raise_open_files;
+
+use super::{caddyfile, digest, directive, get, lines_with, metric, pattern, pid, post, start};
 use crate::client::{Client, exchange};
 use crate::harness::{Server, eventually};
+use crate::support::abilities::skipped_part;
 use crate::support::python::Python;
 use crate::wire::Wire;
 
@@ -270,6 +273,50 @@ fn slow_uploads_hold_no_thread() {
     assert_eq!(server.ask("/pid").status, 200, "the only thread is free");
     for client in &mut slow {
         client.send("cd");
+        assert_eq!(client.response().text(), digest(b"abcd"));
+    }
+}
+
+/// Half of them are in the middle of their heads, half in the middle of their bodies.
+#[test]
+fn ten_thousand_slow_clients_cost_no_threads() {
+    let Some(server) = start(&format!("{APP}\nthreads 4")) else {
+        return;
+    };
+    // Two descriptors for each: one of this process, one of the server, which has the same limit. Other tests need some.
+    let files = raise_open_files().expect("limits can be read");
+    let count =
+        usize::try_from(files).map_or(10_000, |files| files.saturating_sub(4_000).min(10_000));
+    if count < 10_000 {
+        skipped_part(format_args!("{count} clients: {files} files may be open"));
+    }
+    let process = pid(&server);
+    let threads = || {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+        tasks.expect("the process is there").count()
+    };
+    let before = threads();
+    let mut slow: Vec<Client> = (0..count)
+        .map(|at| {
+            let mut client = Client::connect(server.port);
+            client.send(match at % 2 {
+                0 => "POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab",
+                _ => "POST /digest HTTP/1.1\r\nHost: a\r\nContent-Le",
+            });
+            client
+        })
+        .collect();
+    for _ in 0..10 {
+        assert_eq!(pid(&server), process);
+    }
+    assert_eq!(threads(), before);
+    let in_flight = metric(&server, "sluice_python_in_flight_requests");
+    assert_eq!(in_flight, 0, "none has reached the application");
+    for (at, client) in slow.iter_mut().enumerate().rev().take(200) {
+        client.send(match at % 2 {
+            0 => "cd",
+            _ => "ngth: 4\r\n\r\nabcd",
+        });
         assert_eq!(client.response().text(), digest(b"abcd"));
     }
 }

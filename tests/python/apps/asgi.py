@@ -1,12 +1,14 @@
 """A bare ASGI application that shows what it got, and uses each part of ASGI 3."""
 
 import asyncio
+import functools
 import json
 import os
 import tempfile
 import zlib
 
 STATE = {"disconnects": 0}
+LATE = asyncio.Event()
 
 
 async def app(scope, receive, send):
@@ -151,8 +153,14 @@ async def slow(scope, receive, send):
     await text(send, "slept")
 
 
+@functools.lru_cache(4)
+def alike(size):
+    """Bytes that all WebSockets share."""
+    return b"y" * size
+
+
 async def websocket(scope, receive, send):
-    """Echoes messages; `close CODE REASON` closes, `large N` sends N bytes, `scope` shows the scope."""
+    """Echoes messages, or receives none at `/deaf`, and at `/late` when it is told; `close CODE REASON` closes, `large N` sends N bytes, `scope` shows the scope."""
     assert (await receive())["type"] == "websocket.connect"
     if scope["path"] == "/refuse":
         await send({"type": "websocket.close"})
@@ -165,6 +173,10 @@ async def websocket(scope, receive, send):
     offered = scope["subprotocols"]
     chosen = "chat.v2" if "chat.v2" in offered else None
     await send({"type": "websocket.accept", "subprotocol": chosen, "headers": [(b"x-greeting", b"hi")]})
+    if scope["path"] == "/deaf":
+        await asyncio.Event().wait()
+    if scope["path"] == "/late":
+        await LATE.wait()
     while True:
         event = await receive()
         if event["type"] == "websocket.disconnect":
@@ -179,7 +191,7 @@ async def websocket(scope, receive, send):
             await send({"type": "websocket.close", "code": int(code), "reason": reason})
             return
         elif message.startswith("large "):
-            await send({"type": "websocket.send", "bytes": b"y" * int(message[6:])})
+            await send({"type": "websocket.send", "bytes": alike(int(message[6:]))})
         elif message == "scope":
             await send({"type": "websocket.send", "text": json.dumps(printable(scope), sort_keys=True)})
         elif message == "pid":
@@ -195,6 +207,12 @@ async def loop(scope, receive, send):
     await text(send, type(asyncio.get_running_loop()).__module__)
 
 
+async def listen(scope, receive, send):
+    """Lets WebSockets at `/late` receive."""
+    LATE.set()
+    await text(send, "done")
+
+
 async def last_code(scope, receive, send):
     await text(send, str(STATE.get("code")))
 
@@ -202,5 +220,5 @@ async def last_code(scope, receive, send):
 ROUTES = {
     "/pid": process, "/digest": digest, "/both-ways": both_ways, "/events": events, "/disconnects": disconnects,
     "/endless": endless, "/hints": hints, "/trailers": trailers, "/path": path, "/slow": slow, "/last-code": last_code,
-    "/loop": loop, "/large": large,
+    "/loop": loop, "/listen": listen, "/large": large,
 }

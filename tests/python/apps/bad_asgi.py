@@ -6,7 +6,8 @@ import time
 
 
 async def app(scope, receive, send):
-    assert scope["type"] == "http"
+    if scope["type"] == "websocket":
+        await receive()
     await ROUTES[scope["path"].strip("/")](scope, receive, send)
 
 
@@ -81,6 +82,47 @@ async def blocks(scope, receive, send):
 
 async def hangs(scope, receive, send):
     await asyncio.sleep(3600)
+
+
+async def send_first(scope, receive, send):
+    await send({"type": "websocket.send", "text": "before accept"})
+
+
+async def ws_returns(scope, receive, send):
+    pass
+
+
+async def ws_raises(scope, receive, send):
+    raise ValueError("before accept")
+
+
+async def ws_header(scope, receive, send):
+    await send({"type": "websocket.accept", "headers": [(b"x-split", b"a\r\nset-cookie: evil=1")]})
+
+
+async def accept_twice(scope, receive, send):
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.accept"})
+
+
+async def send_nothing(scope, receive, send):
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send"})
+
+
+async def send_number(scope, receive, send):
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": 7})
+
+
+async def bad_code(scope, receive, send):
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.close", "code": 1006})
+
+
+async def raises_open(scope, receive, send):
+    await send({"type": "websocket.accept"})
+    raise ValueError("in the socket")
 
 
 ROUTES = {name.replace("_", "-"): value for name, value in globals().items() if callable(value) and name not in ("app", "start")}

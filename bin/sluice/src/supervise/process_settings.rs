@@ -3,11 +3,11 @@
 use std::io;
 
 use sluice_model::ProcessApp;
-use sluice_net::Conditions;
 use sluice_net::sys::identity::{Identity, is_root};
 use sluice_net::sys::limits::{limit_core_file, limit_open_files};
 use sluice_net::sys::placement::Processors;
 use sluice_net::sys::process::set_variables;
+use sluice_net::{Conditions, Scheduling};
 
 use super::WORKERS_MAX;
 use crate::messages::Failed;
@@ -70,9 +70,20 @@ pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
         identity,
         processors: processors(&asked.worker_processors).map_err(Failed::new)?,
         priority: priority.transpose().map_err(Failed::new)?,
+        scheduling: scheduling()?,
         slots: None,
         before_wait: Some(sluice_observe::log::write_pending),
     })
+}
+
+/// The scheduling class of workers: `$SLUICE_SCHEDULING`.
+fn scheduling() -> Result<Scheduling, Failed> {
+    match std::env::var("SLUICE_SCHEDULING").as_deref() {
+        Err(_) | Ok("" | "normal") => Ok(Scheduling::Inherited),
+        Ok("batch") => Ok(Scheduling::Batch),
+        Ok(other) => Err(Failed::new(format!("invalid SLUICE_SCHEDULING `{other}`"))
+            .help("set it to `normal` or `batch`")),
+    }
 }
 
 /// The CPUs of each worker.

@@ -1,4 +1,4 @@
-//! CPU affinity and priority of threads.
+//! CPU affinity, priority and scheduling class of threads.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -71,6 +71,14 @@ pub fn prefer(priority: i32) -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })
 }
 
+/// Makes the calling thread one of the class SCHED_BATCH (sched(7)): when it becomes ready it does not preempt a running
+/// thread, but waits until that one sleeps or its time slice ends. Its share of the CPU stays the same.
+pub fn batch() -> io::Result<()> {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters live through the call; 0 means the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &none) })
+}
+
 /// The kernel's thread ID of the calling thread.
 pub fn thread_number() -> u32 {
     // SAFETY: the call takes no arguments and cannot fail.
@@ -96,11 +104,16 @@ mod tests {
             one.bind().unwrap();
             assert_eq!(Processors::allowed().unwrap(), one);
             prefer(5).unwrap();
+            batch().unwrap();
+            // SAFETY: the call takes an integer only; 0 means the calling thread.
+            assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_BATCH);
             thread_number()
         });
         let before = Processors::allowed().unwrap();
         assert_ne!(bound.join().unwrap(), thread_number());
         assert_eq!(Processors::allowed().unwrap(), before, "others stay");
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::sched_getscheduler(0) }, libc::SCHED_OTHER);
         assert!(
             Processors::new([PROCESSORS_MAX]).bind().is_err(),
             "no processor"

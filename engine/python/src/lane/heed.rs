@@ -5,11 +5,14 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use sluice_wire::python::{End, ErrorStage, Event, Fault, StreamId};
+use sluice_wire::limits::PYTHON_MESSAGE_OVERHEAD_BYTES;
+use sluice_wire::python::{End, ErrorStage, Event, Fault, MessageKind, StreamId};
+use sluice_wire::websocket::MessagePart;
 
 use super::mux::Mux;
 use super::slot::{FilePart, Message, Part, Received, Slot};
 use crate::failure::Stage;
+use crate::held::{Direction, Share};
 use crate::limits::HINTS_MAX;
 
 impl Mux {
@@ -31,9 +34,7 @@ impl Mux {
                 end,
             } => self.fill(id, end, |slot| {
                 slot.head = Some(status);
-                slot.has_head = true;
-                slot.block.clear();
-                slot.block.extend_from_slice(block);
+                slot.begin_block(block);
             }),
             Event::Data { id, data, end } => self.fill(id, end, |slot| {
                 slot.push_bytes(data, &self.worker.buffers);
@@ -70,15 +71,19 @@ impl Mux {
             Event::Trailers { id, block } => self.fill(id, End::Here, |slot| {
                 slot.trailers = Some(block.to_vec());
             }),
-            Event::Credit { id } => self.fill(id, End::Later, |slot| slot.waits_to_send = false),
+            Event::Credit { id, held } => self.fill(id, End::Later, |slot| slot.note_credit(held)),
             Event::Accept { id, block } => self.fill(id, End::Later, |slot| {
                 slot.is_accepted = true;
-                slot.has_head = true;
-                slot.block.clear();
-                slot.block.extend_from_slice(block);
+                slot.begin_block(block);
             }),
-            Event::Message { id, kind, data } => self.fill(id, End::Later, |slot| {
-                slot.messages.push_back(Message::Data(kind, data.to_vec()));
+            Event::Message {
+                id,
+                kind,
+                data,
+                piece,
+            } => self.fill(id, End::Later, |slot| {
+                let message = self.message(kind, data, piece);
+                slot.messages.push_back(message);
             }),
             Event::Close { id, code, reason } => self.fill(id, End::Here, |slot| {
                 let close = Message::Close(code, reason.to_owned());
@@ -87,6 +92,17 @@ impl Mux {
             Event::Freed { id } => self.free(id),
         }
         Ok(())
+    }
+
+    /// A message of an application, which counts as held for its client from now on.
+    fn message(&self, kind: MessageKind, data: &[u8], piece: MessagePart) -> Message {
+        let bytes = data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES;
+        Message::Data {
+            kind,
+            data: data.to_vec(),
+            piece,
+            share: Share::new(&self.group.held, Direction::Outbound, bytes),
+        }
     }
 
     /// Stores something in the slot of a stream, and wakes its call.

@@ -10,9 +10,11 @@ use std::task::{Context, Poll, Waker};
 use sluice_message::{Fields, Moment};
 use sluice_net::worker::Worker;
 use sluice_wire::python::{End, Form, HopByHop, Lane, MessageKind, StreamId};
+use sluice_wire::websocket::MessagePart;
 
 use super::slot::{FilePart, Found, Gone, Message, Part, Received, Slot};
 use crate::group::Group;
+use crate::held::{Direction, Share};
 use crate::limits::{OUTPUT_BYTES_MAX, SLOTS_KEPT_MAX};
 use crate::process::{Counted, Greeting, Process};
 
@@ -290,18 +292,13 @@ impl Mux {
         }
     }
 
-    /// Ready with true when a message of this length may be sent, with false when no more are accepted.
-    pub fn poll_message_capacity(
-        &self,
-        id: StreamId,
-        length: usize,
-        cx: &Context<'_>,
-    ) -> Poll<bool> {
+    /// Ready with true when the next piece of a message, of this length, may be sent, with false when no more are accepted.
+    pub fn poll_piece_capacity(&self, id: StreamId, length: usize, cx: &Context<'_>) -> Poll<bool> {
         if self.is_over() {
             return Poll::Ready(false);
         }
         let has_room = self.has_room();
-        let may_send = self.lane.borrow().may_send_message(id, length);
+        let may_send = self.lane.borrow().may_send_piece(id, length);
         match (may_send, has_room) {
             (None, _) => Poll::Ready(false),
             (Some(true), true) => Poll::Ready(true),
@@ -328,12 +325,25 @@ impl Mux {
         count
     }
 
-    /// Sends a message of a WebSocket; returns whether it was taken.
-    pub fn send_message(&self, id: StreamId, kind: MessageKind, data: &[u8]) -> bool {
+    /// Sends a message of a WebSocket, or a piece of it; returns whether it was taken.
+    pub fn send_piece(
+        &self,
+        id: StreamId,
+        kind: MessageKind,
+        data: &[u8],
+        piece: MessagePart,
+    ) -> bool {
         self.prepare_output();
-        let is_taken = self.lane.borrow_mut().send_message(id, kind, data);
+        let sent = self.lane.borrow_mut().send_piece(id, kind, data, piece);
         self.wake_driver();
-        is_taken
+        let Some(held) = sent else {
+            return false;
+        };
+        self.with(id, |slot| match &mut slot.held {
+            Some(share) => share.set(held),
+            None => slot.held = Some(Share::new(&self.group.held, Direction::Inbound, held)),
+        });
+        true
     }
 
     /// Closes a WebSocket.
@@ -343,7 +353,7 @@ impl Mux {
         self.wake_driver();
     }
 
-    /// Takes the next message of a WebSocket; if there is none, the task of `cx` is woken when there is.
+    /// Takes the next message of a WebSocket, or piece of one; if there is none, the task of `cx` is woken when there is.
     pub fn take_message(&self, id: StreamId, cx: &Context<'_>) -> Poll<Result<Message, Gone>> {
         let found = self.with(id, |slot| {
             if let Some(message) = slot.messages.pop_front() {

@@ -9,8 +9,10 @@ use sluice_message::{Fields, Status};
 use sluice_net::buffers::Buffers;
 use sluice_net::limits::READ_BUFFER_BYTES;
 use sluice_wire::python::{BlockFault, HopByHop, MessageKind, StreamId, decode_block};
+use sluice_wire::websocket::MessagePart;
 
 use crate::failure::Stage;
+use crate::held::Share;
 use crate::limits::BLOCK_KEPT_BYTES_MAX;
 
 /// The state of the stream in a slot.
@@ -40,6 +42,8 @@ pub(super) struct Slot {
     pub is_accepted: bool,
     /// Messages, and the end, of a WebSocket.
     pub messages: VecDeque<Message>,
+    /// What the worker holds of messages that it was sent.
+    pub held: Option<Share>,
     /// How far the response has come.
     pub response: Received,
     /// Whether the call waits for credit or room to send its body.
@@ -97,7 +101,14 @@ pub(crate) struct FilePart {
 /// What an application sent on a WebSocket.
 #[derive(Debug)]
 pub(crate) enum Message {
-    Data(MessageKind, Vec<u8>),
+    /// A message or a piece of it.
+    Data {
+        kind: MessageKind,
+        data: Vec<u8>,
+        piece: MessagePart,
+        /// What it counts, as long as it is held.
+        share: Share,
+    },
     Close(u16, String),
 }
 
@@ -157,6 +168,21 @@ impl Slot {
             }
         }
         Some(count)
+    }
+
+    /// Stores the header block of the head.
+    pub fn begin_block(&mut self, block: &[u8]) {
+        self.has_head = true;
+        self.block.clear();
+        self.block.extend_from_slice(block);
+    }
+
+    /// More can be sent; the worker still holds so many bytes of messages.
+    pub fn note_credit(&mut self, held: usize) {
+        self.waits_to_send = false;
+        if let Some(share) = &mut self.held {
+            share.set(held);
+        }
     }
 
     /// Whether the worker is busy with it.

@@ -63,8 +63,7 @@ impl Supervisor {
                 "a Python worker has closed a lane, or violated the protocol: it is killed";
             self.group
                 .report_of(Some(&child.process), Level::Error, message, &[]);
-            let restarts = &self.group.counters.restarts;
-            restarts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.group.note_restart(&child.process);
             self.kill(number, Death::Protocol);
         }
     }
@@ -87,8 +86,7 @@ impl Supervisor {
                 let message = "the worker hangs and is replaced";
                 self.group
                     .report_of(Some(&child.process), Level::Error, message, &[]);
-                let restarts = &self.group.counters.restarts;
-                restarts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.group.note_restart(&child.process);
                 self.roster.hung(number, now);
             }
             Hanging::Kill => {

@@ -266,7 +266,7 @@ impl Supervisor {
             self.group
                 .report_of(Some(process), Level::Info, "Python worker ended", &facts);
         } else {
-            counters.restarts.fetch_add(1, Ordering::Relaxed);
+            self.group.note_restart(process);
             let message = "Python worker ended unexpectedly";
             self.group
                 .report_of(Some(process), Level::Error, message, &facts);

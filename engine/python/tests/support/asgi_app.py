@@ -87,6 +87,8 @@ async def websocket(path, receive, send):
     if path == "/refuse":
         return await send({"type": "websocket.close", "code": 1000})
     await send({"type": "websocket.accept", "subprotocol": "v1"})
+    if path == "/deaf":
+        await asyncio.Event().wait()
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

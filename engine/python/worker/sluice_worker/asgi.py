@@ -195,6 +195,12 @@ class AsyncWebSocket(WebSocketMixin, AsyncStream):
             raise RuleError("a WebSocket message after close")
         self.message_frame(payload, text)
         self.lane.flush_soon(True)
+        if self.rest is not None:
+            number = self.long_messages
+            while self.in_pieces(number):
+                await self.wait()
+            if self.gone():
+                raise ClientDisconnected("the client closed the WebSocket")
 
 
 class AsgiWebSocket(AsyncWebSocket, AsgiStream):

@@ -138,6 +138,12 @@ class EsgiWebSocket(WebSocketMixin, EsgiStream):
         self.message_frame(payload, text)
         if not self.lane.scheduled:
             self.lane.schedule()
+        if self.rest is not None:
+            number = self.long_messages
+            while self.in_pieces(number):
+                self.wait()
+            if self.gone():
+                raise ClientDisconnected("the client closed the WebSocket")
 
     def returned(self):
         if self.gone():

@@ -35,6 +35,7 @@ FILE_RANGE = struct.Struct("<QQ")
 END = 1
 WEBSOCKET = 2
 TEXT = 2
+MORE = 4  # the message goes on in the next WS_MESSAGE of the stream
 
 REQUEST = 0x01
 BODY_IN = 0x02

@@ -3,6 +3,8 @@
 
 FRAME_MAX = 16 << 20  # of the protocol
 PART_MAX = 1 << 20  # bytes of a body in one frame: a copy of this size does not disturb other streams
+PIECE_MAX = 256 << 10  # bytes of a WebSocket message in one frame: the window
+OVERHEAD = 128  # what each frame of a message counts besides its bytes, so that a window bounds empty ones as well
 BUFFER_LEN = 256 << 10  # receive buffer of a lane; grows to one frame and shrinks again
 TEXT_MAX = 64 << 10  # bytes of a traceback or log message
 NAMES_MAX = 1024  # remembered header names and status lines; applications may make them up

@@ -13,7 +13,7 @@ import time
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEADER = struct.Struct("<IIBBHI")
-END, WEBSOCKET, TEXT = 1, 2, 2
+END, WEBSOCKET, TEXT, MORE = 1, 2, 2, 4
 REQUEST, BODY_IN, CANCEL, CREDIT_IN, WS_MESSAGE_IN, WS_CLOSE_IN = range(1, 7)
 RESPONSE, BODY, FILE, ERROR, CREDIT, WS_ACCEPT, WS_MESSAGE, WS_CLOSE, EARLY_HINTS, TRAILERS = range(0x11, 0x1B)
 CONFIG, SEAT, DRAIN, DUMP, FORK, SAMPLE = range(0x40, 0x46)

@@ -15,6 +15,7 @@ from driver import (
     ERROR,
     FAILED,
     FILE,
+    MORE,
     RESPONSE,
     TEXT,
     WINDOW,
@@ -184,6 +185,20 @@ class EsgiTest(ScopeTest):
         self.assertEqual((frame.kind, frame.small, frame.end), (WS_CLOSE, 1008, True))
         self.open("/nothing")
         self.assertEqual(self.next().kind, ERROR)
+
+    def test_a_long_websocket_message_is_sent_in_pieces(self):
+        stream = self.open("/ws_long")
+        self.assertEqual(self.next().kind, WS_ACCEPT)
+        for letter in (b"a", b"b"):
+            frames = []
+            while not frames or frames[-1].flags & MORE:
+                frames.append(self.next())
+                self.assertEqual(frames[-1].kind, WS_MESSAGE)
+                self.lane.send(CREDIT_IN, stream, large=len(frames[-1].payload) + 128)
+            self.assertGreater(len(frames), 3)
+            self.assertEqual(b"".join(frame.payload for frame in frames), letter * 1_000_000)
+        frame = self.next()
+        self.assertEqual((frame.kind, frame.small), (WS_CLOSE, 1000))
 
     def test_websocket_messages_wait_for_credit(self):
         stream = self.open("/ws_flood")

@@ -9,6 +9,7 @@ from driver import (
     CREDIT_IN,
     END,
     ERROR,
+    MORE,
     RESPONSE,
     TEXT,
     WEBSOCKET,
@@ -21,6 +22,10 @@ from driver import (
     scope,
 )
 from support import WorkerTest, module_missing
+
+
+OVERHEAD = 128  # what a frame counts besides its payload
+PIECE = WINDOW - OVERHEAD
 
 
 class WebSocketTest(WorkerTest):
@@ -187,20 +192,96 @@ class WebSocketTest(WorkerTest):
             self.assertEqual(self.next().payload[:4], b"%04d" % index)
         self.assert_close(self.next(), 1000)
 
-    def test_a_message_larger_than_the_window_waits_for_all_of_it(self):
-        stream = self.accept("/ws_flood", (WINDOW + 1000, 3))
-        for index in range(3):
-            frame = self.next()
-            self.assertEqual((frame.payload[:4], len(frame.payload)), (b"%04d" % index, WINDOW + 1000))
-            if index < 2:
-                self.lane.send(CREDIT_IN, stream, large=WINDOW + 999)
-                self.assert_silent()
-                self.lane.send(CREDIT_IN, stream, large=1)
+    def message(self, stream, text=0, credit=WINDOW):
+        """A message whose pieces come as credit allows: the frames."""
+        frames = []
+        while not frames or frames[-1].flags & MORE:
+            frames.append(self.next())
+            self.assertEqual((frames[-1].kind, frames[-1].flags & TEXT), (WS_MESSAGE, text))
+            self.lane.send(CREDIT_IN, stream, large=len(frames[-1].payload) + OVERHEAD)
+        return frames
+
+    def test_a_message_larger_than_the_window_is_sent_in_pieces(self):
+        size = 3 * WINDOW + 1000
+        stream = self.accept("/ws_flood", (size, 3))
+        first = self.next()
+        self.assertEqual((len(first.payload), first.flags), (PIECE, MORE))
+        # Not in crumbs.
+        self.lane.send(CREDIT_IN, stream, large=PIECE // 4 + OVERHEAD - 1)
+        self.assert_silent()
+        self.lane.send(CREDIT_IN, stream, large=1)
+        second = self.next()
+        self.assertEqual((len(second.payload), second.flags), (PIECE // 4, MORE))
+        self.lane.send(CREDIT_IN, stream, large=WINDOW)
+        payloads = [first.payload, second.payload] + [frame.payload for frame in self.message(stream)]
+        self.assertEqual(b"".join(payloads), b"0000" + b"f" * (size - 4))
+        for index in range(1, 3):
+            payload = b"".join(frame.payload for frame in self.message(stream))
+            self.assertEqual((payload[:4], len(payload)), (b"%04d" % index, size))
         self.assert_close(self.next(), 1000)
 
-    def test_a_message_larger_than_a_frame_is_an_error(self):
-        self.accept("/ws_flood", ((16 << 20) + 1, 1))
-        self.assert_error(self.next(), 2, "the limit is 16777216")
+    def test_pieces_of_a_text_end_between_characters(self):
+        text = "a" + "\u20ac" * WINDOW
+        stream = self.accept("/ws_say", text)
+        frames = self.message(stream, TEXT)
+        self.assertGreater(len(frames), 3)
+        self.assertEqual("".join(frame.payload.decode() for frame in frames), text)
+
+    def test_a_cancelled_send_does_not_end_within_a_message(self):
+        stream = self.accept("/ws_impatient", PIECE * 2)
+        first = self.next()
+        self.assertEqual((len(first.payload), first.flags), (PIECE, MORE))
+        self.assertEqual(self.result("impatient"), "TimeoutError")
+        self.lane.send(CREDIT_IN, stream, large=WINDOW)
+        rest = self.next()
+        self.assertEqual((len(rest.payload), rest.flags), (PIECE, 0))
+        self.lane.send(CREDIT_IN, stream, large=WINDOW)
+        self.assertEqual(self.next().payload, b"the next one")
+        self.assert_close(self.next(), 1000)
+
+    def test_two_tasks_do_not_mix_their_messages(self):
+        stream = self.accept("/ws_two_tasks", WINDOW * 2)
+        seen = set()
+        for _ in range(2):
+            payload = b"".join(frame.payload for frame in self.message(stream))
+            self.assertEqual((len(payload), len(set(payload))), (WINDOW * 2, 1))
+            seen.add(payload[:1])
+        self.assertEqual(seen, {b"a", b"b"})
+        self.assert_close(self.next(), 1000)
+
+    def test_empty_messages_are_bounded_as_well(self):
+        stream = self.accept("/ws_empty", b"100000")
+        most = WINDOW // OVERHEAD
+        for _ in range(most):
+            self.assertEqual((self.next().payload), b"")
+        self.assert_silent()
+        self.lane.send(CREDIT_IN, stream, large=OVERHEAD)
+        self.assertEqual(self.next().payload, b"")
+        self.assert_silent()
+
+    def test_close_within_a_message(self):
+        stream = self.accept("/ws_flood", (WINDOW * 3, 1))
+        self.assertEqual(self.next().flags, MORE)
+        self.close(stream, 1001)
+        self.assert_close(self.next(), 1001)
+
+    def test_received_messages_in_pieces(self):
+        stream = self.accept("/ws_echo")
+        euro = "\u20ac".encode()
+        for data, pieces, text in (
+            ("a\u20acb", (b"a", euro, b"", b"b"), TEXT),
+            (b"abc", (b"ab", b"c"), 0),
+            (b"", (b"", b""), 0),
+        ):
+            for index, piece in enumerate(pieces):
+                more = MORE if index + 1 < len(pieces) else 0
+                self.lane.send(WS_MESSAGE_IN, stream, text | more, payload=piece)
+            frame = self.next()
+            self.assertEqual((frame.flags, frame.payload), (text, data.encode() if text else data))
+        self.lane.send(WS_MESSAGE_IN, stream, TEXT | MORE, payload=b"never complete")
+        self.close(stream)
+        self.assert_close(self.next(), 1000)
+        self.assertEqual(self.result("disconnect")["code"], 1000)
 
     def test_close_while_waiting_for_credit(self):
         stream = self.accept("/ws_flood", (WINDOW, 5))
@@ -211,8 +292,9 @@ class WebSocketTest(WorkerTest):
     def test_credit_is_granted_for_consumed_messages(self):
         stream = self.accept("/ws_slow", b"slow")
         granted = 0
+        size = WINDOW // 4 - OVERHEAD
         for _ in range(4):
-            self.send(stream, b"m" * (WINDOW // 4))
+            self.send(stream, b"m" * size)
         self.assert_silent()
         other = self.worker.request(scope(path="/set_event", query=b"slow"))
         total = 0
@@ -224,12 +306,12 @@ class WebSocketTest(WorkerTest):
                 granted += frame.large
             else:
                 total += 1
-                self.assertEqual(frame.payload, b"%d" % (total * (WINDOW // 4)))
+                self.assertEqual(frame.payload, b"%d" % (total * size))
         self.assertEqual(granted, WINDOW)
         self.send(stream, b"m" * (WINDOW * 2))
         frames = [self.lane.receive(), self.lane.receive()]
         credit = next(frame for frame in frames if frame.kind == CREDIT)
-        self.assertEqual(credit.large, WINDOW * 2)
+        self.assertEqual(credit.large, WINDOW * 2 + OVERHEAD)
         self.close(stream)
         self.assert_close(self.next(), 1000)
 

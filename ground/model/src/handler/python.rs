@@ -77,6 +77,10 @@ objects! {
         pub rlimits: BTreeMap<String, u64>,
         /// Bytes of a WebSocket message, 16 MiB when zero.
         pub max_message_size: u64,
+        /// Bytes of WebSocket messages of clients that the processes of an application hold, 256 MiB when zero.
+        pub max_message_memory: u64,
+        /// Whether WebSocket messages may be compressed (RFC 7692): `on` or `off`; `on` when empty.
+        pub permessage_deflate: String,
         /// How long processes that are replaced may finish what they began, an hour when zero.
         pub drain_timeout: Duration,
         /// How long an application that placeholders made may be idle before its processes end, 30 min when zero.

@@ -4,6 +4,7 @@ use sluice_message::Status;
 
 use super::frame::End;
 use super::stream::StreamId;
+use crate::websocket::MessagePart;
 
 /// The kind of a WebSocket message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,9 @@ pub enum Event<'a> {
     Credit {
         /// The stream.
         id: StreamId,
+        /// Bytes that were sent and that the worker has given no credit for: it holds them. Each piece of a message counts
+        /// [`crate::limits::PYTHON_MESSAGE_OVERHEAD_BYTES`] more.
+        held: usize,
     },
     /// The application accepts a WebSocket.
     Accept {
@@ -94,14 +98,16 @@ pub enum Event<'a> {
         /// Headers for the response to the handshake.
         block: &'a [u8],
     },
-    /// A message of the application.
+    /// A message of the application, or a piece of it.
     Message {
         /// The stream.
         id: StreamId,
-        /// Its kind; text is UTF-8.
+        /// Its kind; each piece of a text is UTF-8.
         kind: MessageKind,
-        /// The message.
+        /// The bytes.
         data: &'a [u8],
+        /// Whether the message ends with them.
+        piece: MessagePart,
     },
     /// The application closes a WebSocket, or refuses it if it has not accepted it. Nothing follows.
     Close {

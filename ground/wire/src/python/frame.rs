@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::limits::{
     PYTHON_CONTROL_BYTES_MAX, PYTHON_ERROR_BYTES_MAX, PYTHON_HEADERS_BYTES_MAX,
-    PYTHON_PAYLOAD_BYTES_MAX, PYTHON_REASON_BYTES_MAX,
+    PYTHON_MESSAGE_BYTES_MAX, PYTHON_PAYLOAD_BYTES_MAX, PYTHON_REASON_BYTES_MAX,
 };
 
 /// Length of a frame header.
@@ -15,6 +15,9 @@ pub(super) const FLAG_END: u8 = 1;
 
 /// Flag of REQUEST: WebSocket. Flag of WS_MESSAGE: text.
 pub(super) const FLAG_SECOND: u8 = 2;
+
+/// Flag of WS_MESSAGE: the message goes on in the next WS_MESSAGE of the stream.
+pub(super) const FLAG_MORE: u8 = 4;
 
 /// Whether a frame is the last of its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ pub enum Kind {
     Cancel = 0x03,
     /// More of the response may be sent.
     ResponseCredit = 0x04,
-    /// A client's WebSocket message.
+    /// A client's WebSocket message, or a piece of it.
     ClientMessage = 0x05,
     /// The client's end of a WebSocket.
     ClientClose = 0x06,
@@ -75,7 +78,7 @@ pub enum Kind {
     RequestCredit = 0x15,
     /// The application accepts a WebSocket.
     Accept = 0x16,
-    /// The application's WebSocket message.
+    /// The application's WebSocket message, or a piece of it.
     Message = 0x17,
     /// The application's end of a WebSocket.
     Close = 0x18,
@@ -167,11 +170,8 @@ impl Kind {
             Kind::Error => PYTHON_ERROR_BYTES_MAX,
             Kind::Cancel | Kind::ResponseCredit | Kind::RequestCredit => 0,
             Kind::Close | Kind::ClientClose => PYTHON_REASON_BYTES_MAX,
-            Kind::Request
-            | Kind::RequestBody
-            | Kind::ResponseBody
-            | Kind::ClientMessage
-            | Kind::Message => PYTHON_PAYLOAD_BYTES_MAX,
+            Kind::Request | Kind::RequestBody | Kind::ResponseBody => PYTHON_PAYLOAD_BYTES_MAX,
+            Kind::ClientMessage | Kind::Message => PYTHON_MESSAGE_BYTES_MAX,
             Kind::Config
             | Kind::Seat
             | Kind::Drain
@@ -280,7 +280,7 @@ pub enum Fault {
     Credit,
     /// A status that is not one of a final response.
     Status(u16),
-    /// A text that is not UTF-8.
+    /// A text, or a piece of one, that is not UTF-8.
     Text(Kind),
     /// A file without its descriptor, or a part of a file that exceeds 2^63.
     File,

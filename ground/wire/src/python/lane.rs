@@ -4,11 +4,12 @@
 use alloc::vec::Vec;
 
 use super::event::{Event, MessageKind};
-use super::frame::{End, FLAG_SECOND, Fault, HEADER_BYTES, Header, Kind};
+use super::frame::{End, FLAG_MORE, FLAG_SECOND, Fault, HEADER_BYTES, Header, Kind};
 use super::reader::{Reader, Side};
-use super::stream::{Form, Response, Sent, StreamId, may_send};
+use super::stream::{Form, Response, Sent, StreamId};
 use super::table::Table;
-use crate::limits::PYTHON_PAYLOAD_BYTES_MAX;
+use crate::limits::{PYTHON_MESSAGE_OVERHEAD_BYTES, PYTHON_PAYLOAD_BYTES_MAX};
+use crate::websocket::MessagePart;
 
 /// The server's side of one lane.
 #[derive(Debug)]
@@ -111,30 +112,40 @@ impl Lane {
         count
     }
 
-    /// Whether the window allows a message of this length; `None` if no more messages are accepted. One that is longer
-    /// than the window needs all of it.
-    pub fn may_send_message(&self, id: StreamId, length: usize) -> Option<bool> {
+    /// Whether the window allows the next piece of a message, of this length; `None` if no more messages are accepted. The
+    /// first piece waits for credit, the others do not: the caller bounds the message.
+    pub fn may_send_piece(&self, id: StreamId, length: usize) -> Option<bool> {
         let stream = self.table.stream(id)?;
         let is_open = stream.sent == Sent::Open && stream.response != Response::Ended;
-        is_open.then(|| may_send(stream.send_window, length, self.window))
+        is_open.then(|| stream.may_send_piece(length, self.window))
     }
 
-    /// Appends a whole message of the client to the output. Returns whether it was taken: it is not if it is too long
-    /// for a frame, or the stream has ended.
-    pub fn send_message(&mut self, id: StreamId, kind: MessageKind, data: &[u8]) -> bool {
-        let is_open = self.may_send_message(id, data.len()).is_some();
-        if !is_open || data.len() > PYTHON_PAYLOAD_BYTES_MAX as usize {
-            return false;
+    /// Appends a message of the client, or the next piece of it, to the output. Returns how many bytes of messages the worker
+    /// holds now, with [`PYTHON_MESSAGE_OVERHEAD_BYTES`] for each piece; `None` if it was not taken, because it is too long for a frame or the stream has ended.
+    pub fn send_piece(
+        &mut self,
+        id: StreamId,
+        kind: MessageKind,
+        data: &[u8],
+        piece: MessagePart,
+    ) -> Option<usize> {
+        self.may_send_piece(id, data.len())?;
+        if data.len() > Kind::ClientMessage.payload_max() as usize {
+            return None;
         }
         let mut header = Header::new(Kind::ClientMessage, id.number(), data.len());
         if kind == MessageKind::Text {
-            header.flags = FLAG_SECOND;
+            header.flags |= FLAG_SECOND;
+        }
+        if !piece.is_last() {
+            header.flags |= FLAG_MORE;
         }
         self.push(&header, data);
-        if let Some(stream) = self.table.stream_mut(id) {
-            stream.send_window -= data.len() as i64;
-        }
-        true
+        let window = self.window;
+        let stream = self.table.stream_mut(id)?;
+        stream.send_window -= (data.len() + PYTHON_MESSAGE_OVERHEAD_BYTES) as i64;
+        stream.is_sending = !piece.is_last();
+        Some(stream.held(window))
     }
 
     /// The client has closed its WebSocket, with this code and reason (RFC 6455, section 7.1.5 and 7.1.6).
@@ -153,7 +164,7 @@ impl Lane {
         self.push(&header, reason);
     }
 
-    /// The reader of a response has consumed `count` bytes of it: gives credit to the worker once it is worth a frame.
+    /// The reader of a response has consumed `count` bytes of it (of a message, with [`PYTHON_MESSAGE_OVERHEAD_BYTES`]): gives credit to the worker once it is worth a frame.
     pub fn consumed(&mut self, id: StreamId, count: usize) {
         let worth = self.window / 4;
         let Some(stream) = self.table.stream_mut(id) else {
@@ -163,7 +174,7 @@ impl Lane {
             return;
         }
         stream.consumed += u32::try_from(count).unwrap_or(u32::MAX);
-        // A message that is larger than the window waits until all of it is free.
+        // A message that is as large as the window waits until all of it is free.
         let is_all = stream.receive_window + i64::from(stream.consumed) >= i64::from(self.window);
         if stream.consumed < worth && !(is_all && stream.form == Form::WebSocket) {
             return;

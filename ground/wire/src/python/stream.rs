@@ -1,7 +1,8 @@
 //! The state of one stream of a lane. `lane` owns the streams.
 
 use super::frame::{Fault, Kind};
-use crate::limits::PYTHON_CREDIT_MAX;
+use crate::limits::{PYTHON_CREDIT_MAX, PYTHON_MESSAGE_OVERHEAD_BYTES};
+use crate::websocket::MessagePart;
 
 /// A stream of a lane. The ID is not used again for a later stream until 65,536 others were opened in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +70,12 @@ pub(super) struct Stream {
     pub form: Form,
     pub response: Response,
     pub sent: Sent,
-    /// Bytes that we may send. Negative after a message that was larger than the window.
+    /// Bytes that we may send. Negative while the worker holds a message that is larger than the window.
     pub send_window: i64,
+    /// Whether a message that we send goes on.
+    pub is_sending: bool,
+    /// Whether a message of the worker that goes on is a text.
+    pub receiving_text: Option<bool>,
     /// Bytes that the worker may send.
     pub receive_window: i64,
     /// Bytes that were consumed, for which no credit was given yet.
@@ -85,12 +90,14 @@ impl Stream {
             response: Response::AwaitHead,
             sent,
             send_window: i64::from(window),
+            is_sending: false,
+            receiving_text: None,
             receive_window: i64::from(window),
             consumed: 0,
         }
     }
 
-    /// Counts bytes of a body that have arrived.
+    /// Counts bytes that have arrived.
     pub fn count_data(&mut self, length: usize) -> Result<(), Fault> {
         self.receive_window -= length as i64;
         match self.receive_window {
@@ -99,14 +106,32 @@ impl Stream {
         }
     }
 
-    /// Counts a message that has arrived: one that is larger than the window needs all of it.
-    pub fn count_message(&mut self, length: usize, window: u32) -> Result<(), Fault> {
-        let fits = may_send(self.receive_window, length, window);
-        self.receive_window -= length as i64;
-        match fits {
-            true => Ok(()),
-            false => Err(Fault::Window),
+    /// Counts a piece of a message that has arrived; all pieces of a message have the same kind.
+    pub fn count_piece(
+        &mut self,
+        length: usize,
+        is_text: bool,
+        piece: MessagePart,
+    ) -> Result<(), Fault> {
+        self.count_data(length + PYTHON_MESSAGE_OVERHEAD_BYTES)?;
+        if self.receiving_text.is_some_and(|begun| begun != is_text) {
+            return Err(Fault::Order(Kind::Message));
         }
+        self.receiving_text = (!piece.is_last()).then_some(is_text);
+        Ok(())
+    }
+
+    /// Whether a piece of this length may be sent. The first of a message waits for credit; the others do not, since the
+    /// worker gives credit for a message when the application has received it.
+    pub fn may_send_piece(&self, length: usize, window: u32) -> bool {
+        let left = self.send_window;
+        let needed = (length + PYTHON_MESSAGE_OVERHEAD_BYTES) as i64;
+        self.is_sending || left >= needed || left >= i64::from(window)
+    }
+
+    /// What was sent and for which the worker has given no credit, as windows count it.
+    pub fn held(&self, window: u32) -> usize {
+        usize::try_from(i64::from(window) - self.send_window).unwrap_or(0)
     }
 
     /// Counts credit for our direction.
@@ -125,9 +150,4 @@ impl Stream {
             false => Err(Fault::Order(kind)),
         }
     }
-}
-
-/// Whether a message of this length may be sent with `left` of a window.
-pub(super) fn may_send(left: i64, length: usize, window: u32) -> bool {
-    left >= length as i64 || left >= i64::from(window)
 }

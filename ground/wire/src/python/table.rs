@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 use sluice_message::Status;
 
 use super::event::{ErrorStage, Event, MessageKind};
-use super::frame::{End, FLAG_SECOND, Fault, Header, Kind};
+use super::frame::{End, FLAG_MORE, FLAG_SECOND, Fault, Header, Kind};
 use super::reader::Piece;
 use super::stream::{Form, Response, Sent, Stream, StreamId};
 use crate::limits::PYTHON_STREAMS_MAX;
+use crate::websocket::MessagePart;
 
 /// The streams of a lane.
 #[derive(Debug)]
@@ -187,7 +188,8 @@ fn frame<'a>(
         }
         Kind::RequestCredit => {
             stream.count_credit(header.large)?;
-            return Ok(Event::Credit { id });
+            let held = stream.held(window);
+            return Ok(Event::Credit { id, held });
         }
         Kind::EarlyHints => {
             stream.expect(&[Response::AwaitHead], kind)?;
@@ -200,7 +202,7 @@ fn frame<'a>(
             return Ok(Event::Trailers { id, block: payload });
         }
         Kind::Accept | Kind::Message | Kind::Close => {
-            return websocket(stream, header, payload, window);
+            return websocket(stream, header, payload);
         }
         kind => return Err(Fault::Order(kind)),
     };
@@ -213,7 +215,6 @@ fn websocket<'a>(
     stream: &mut Stream,
     header: &Header,
     payload: &'a [u8],
-    window: u32,
 ) -> Result<Event<'a>, Fault> {
     let (id, kind) = (stream.id, header.kind);
     if stream.form != Form::WebSocket {
@@ -227,7 +228,7 @@ fn websocket<'a>(
         }
         Kind::Message => {
             stream.expect(&[Response::Messages], kind)?;
-            stream.count_message(payload.len(), window)?;
+            let piece = MessagePart::last_if(header.flags & FLAG_MORE == 0);
             let is_text = header.flags & FLAG_SECOND != 0;
             if is_text {
                 text(payload, kind)?;
@@ -236,8 +237,14 @@ fn websocket<'a>(
                 true => MessageKind::Text,
                 false => MessageKind::Binary,
             };
+            stream.count_piece(payload.len(), is_text, piece)?;
             let data = payload;
-            Ok(Event::Message { id, kind, data })
+            Ok(Event::Message {
+                id,
+                kind,
+                data,
+                piece,
+            })
         }
         kind => {
             stream.expect(&[Response::AwaitHead, Response::Messages], kind)?;

@@ -21,6 +21,9 @@ pub const UNEXPECTED_CONDITION: u16 = 1011;
 /// The service restarts: the client may come again (registry of IANA).
 pub const SERVICE_RESTART: u16 = 1012;
 
+/// The server is overloaded: the client may try again later (registry of IANA).
+pub const TRY_AGAIN_LATER: u16 = 1013;
+
 /// Whether `code` may be in a Close frame: those that the RFC and the registry of IANA define for it, and the ranges for
 /// libraries and applications.
 pub const fn is_sendable(code: u16) -> bool {

@@ -4,7 +4,7 @@ use core::fmt;
 
 /// A peer broke the protocol (RFC 6455, section 7.4.1).
 pub const PROTOCOL_ERROR: u16 = 1002;
-/// A text message is not UTF-8.
+/// A text message is not UTF-8, or a compressed one not DEFLATE.
 pub const INVALID_TEXT: u16 = 1007;
 /// A message is larger than the receiver takes.
 pub const TOO_LARGE: u16 = 1009;
@@ -36,6 +36,8 @@ pub enum Fault {
     CloseCode(u16),
     /// A text message or the reason of a Close frame is not UTF-8.
     Text,
+    /// A compressed message is not DEFLATE.
+    Deflate,
     /// A message is larger than [`super::Limits::message_bytes_max`].
     TooLarge,
 }
@@ -44,7 +46,7 @@ impl Fault {
     /// The code of the Close frame that the peer gets.
     pub fn code(self) -> u16 {
         match self {
-            Fault::Text => INVALID_TEXT,
+            Fault::Text | Fault::Deflate => INVALID_TEXT,
             Fault::TooLarge => TOO_LARGE,
             Fault::ReservedBits
             | Fault::Opcode(_)
@@ -76,6 +78,7 @@ impl fmt::Display for Fault {
             Fault::CloseLength => f.write_str("close frame of one byte"),
             Fault::CloseCode(code) => write!(f, "invalid close code {code}"),
             Fault::Text => f.write_str("text is not UTF-8"),
+            Fault::Deflate => f.write_str("compressed message is not DEFLATE"),
             Fault::TooLarge => f.write_str("message too large"),
         }
     }

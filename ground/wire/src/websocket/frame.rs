@@ -2,10 +2,15 @@
 
 use alloc::vec::Vec;
 
+use super::deflate::Compression;
 use super::fault::Fault;
+use super::part::MessagePart;
 
 /// The payload of a control frame (section 5.5).
 pub(super) const CONTROL_BYTES_MAX: usize = 125;
+
+/// The bit of the first byte of a compressed message (RFC 7692, section 6).
+const COMPRESSED: u8 = 0x40;
 
 /// The longest header: two bytes, a length of eight, a mask.
 pub(super) const HEADER_BYTES_MAX: usize = 14;
@@ -90,6 +95,8 @@ pub(super) struct Header {
     pub(super) opcode: Opcode,
     /// Whether it is the last frame of its message.
     pub(super) is_last: bool,
+    /// Whether it begins a compressed message.
+    pub(super) is_compressed: bool,
     /// The length of the payload.
     pub(super) length: u64,
     /// Zero if the payload is not masked.
@@ -109,14 +116,23 @@ fn header_bytes(second: u8) -> usize {
 
 /// The header that `bytes` begins with and its length, once it is complete. What `receiver` must not get is refused with
 /// the first bytes that show it.
-pub(super) fn parse(bytes: &[u8], receiver: Role) -> Result<Option<(Header, usize)>, Fault> {
+pub(super) fn parse(
+    bytes: &[u8],
+    receiver: Role,
+    compression: Compression,
+) -> Result<Option<(Header, usize)>, Fault> {
     let Some(&first) = bytes.first() else {
         return Ok(None);
     };
-    if first & 0x70 != 0 {
+    let reserved = first & 0x70;
+    if reserved & !COMPRESSED != 0 || reserved != 0 && compression == Compression::Off {
         return Err(Fault::ReservedBits);
     }
     let opcode = Opcode::of(first & 0x0f).ok_or(Fault::Opcode(first & 0x0f))?;
+    let is_compressed = reserved != 0;
+    if is_compressed && !matches!(opcode, Opcode::Start(_)) {
+        return Err(Fault::ReservedBits);
+    }
     let is_last = first & 0x80 != 0;
     if opcode.is_control() && !is_last {
         return Err(Fault::FragmentedControl);
@@ -146,6 +162,7 @@ pub(super) fn parse(bytes: &[u8], receiver: Role) -> Result<Option<(Header, usiz
     let header = Header {
         opcode,
         is_last,
+        is_compressed,
         length,
         mask,
     };
@@ -163,9 +180,31 @@ fn length_of(short: u8, long: &[u8]) -> Result<u64, Fault> {
     }
 }
 
-/// Appends the header of an unfragmented frame.
-pub(super) fn push_header(out: &mut Vec<u8>, opcode: Opcode, length: usize, mask: Option<[u8; 4]>) {
-    out.push(0x80 | opcode.bits());
+/// What the first byte of a frame says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    pub(super) opcode: Opcode,
+    pub(super) piece: MessagePart,
+    /// Whether it begins a compressed message.
+    pub(super) is_compressed: bool,
+}
+
+impl From<Opcode> for First {
+    /// An unfragmented frame.
+    fn from(opcode: Opcode) -> First {
+        First {
+            opcode,
+            piece: MessagePart::Last,
+            is_compressed: false,
+        }
+    }
+}
+
+/// Appends the header of a frame.
+pub(super) fn push_header(out: &mut Vec<u8>, first: First, length: usize, mask: Option<[u8; 4]>) {
+    let last = if first.piece.is_last() { 0x80 } else { 0 };
+    let compressed = if first.is_compressed { COMPRESSED } else { 0 };
+    out.push(last | compressed | first.opcode.bits());
     let masked = if mask.is_some() { 0x80 } else { 0 };
     match length {
         short @ 0..=125 => out.push(masked | short as u8),
@@ -220,12 +259,18 @@ mod tests {
     fn lengths_have_their_shortest_form() {
         for length in [0, 125, 126, 65535, 65536, 1 << 40] {
             let mut bytes = Vec::new();
-            push_header(&mut bytes, Opcode::Start(Kind::Text), length, Some([7; 4]));
-            let (header, taken) = parse(&bytes, Role::Server).unwrap().unwrap();
+            let first = Opcode::Start(Kind::Text).into();
+            push_header(&mut bytes, first, length, Some([7; 4]));
+            let (header, taken) = parse(&bytes, Role::Server, Compression::Off)
+                .unwrap()
+                .unwrap();
             assert_eq!((header.length, taken), (length as u64, bytes.len()));
             assert_eq!(header.mask, [7; 4]);
             for end in 0..bytes.len() {
-                assert_eq!(parse(&bytes[..end], Role::Server), Ok(None));
+                assert_eq!(
+                    parse(&bytes[..end], Role::Server, Compression::Off),
+                    Ok(None)
+                );
             }
         }
         for long in [
@@ -234,7 +279,11 @@ mod tests {
             b"\x82\xff\x80\0\0\0\0\0\0\0",
         ] {
             let bytes = [long, &[0; 4]].concat();
-            assert_eq!(parse(&bytes, Role::Server), Err(Fault::Length), "{long:?}");
+            assert_eq!(
+                parse(&bytes, Role::Server, Compression::Off),
+                Err(Fault::Length),
+                "{long:?}"
+            );
         }
     }
 }

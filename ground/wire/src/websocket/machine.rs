@@ -1,19 +1,25 @@
 //! One end of an open WebSocket: bytes in, messages out, and the reverse.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::close::{self, NO_STATUS};
+use super::deflate::{self, Compression, Deflater, Inflater, NotDeflate};
 use super::fault::Fault;
 use super::frame::{
-    self, CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Header, Kind, Opcode, Role, push_header,
+    self, CONTROL_BYTES_MAX, First, HEADER_BYTES_MAX, Header, Kind, Opcode, Role, push_header,
 };
+use super::part::MessagePart;
 use super::text::Checked;
-use crate::limits::{WEBSOCKET_IDLE_BYTES_MAX, WEBSOCKET_MESSAGE_BYTES_MAX};
+use crate::limits::{
+    WEBSOCKET_DEFLATE_BYTES_MIN, WEBSOCKET_IDLE_BYTES_MAX, WEBSOCKET_MESSAGE_BYTES_MAX,
+    WEBSOCKET_PIECE_BYTES_MAX,
+};
 
 /// Bounds of one WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A whole message, its fragments together. A larger one ends the connection with 1009.
+    /// A whole message, its fragments together and decompressed. A larger one ends the connection with 1009.
     pub message_bytes_max: usize,
 }
 
@@ -42,12 +48,14 @@ pub struct Received<'a> {
 /// What the peer did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A whole message.
+    /// A message, or a piece of a long one, independent of its fragments.
     Message {
         /// What it is.
         kind: Kind,
-        /// Its bytes; UTF-8 if it is a text.
+        /// The bytes, at most [`WEBSOCKET_PIECE_BYTES_MAX`]; UTF-8 if it is a text, whose pieces end between characters.
         data: &'a [u8],
+        /// Whether the message ends with them.
+        piece: MessagePart,
     },
     /// A Ping; the Pong is in the output.
     Ping,
@@ -72,6 +80,8 @@ enum Inbound {
     },
     /// In a frame of a message, of which `at` bytes are done.
     Data { header: Header, at: u64 },
+    /// All frames of a compressed message are here; the rest of it is to be decompressed.
+    Tail,
     /// In a control frame.
     Control {
         header: Header,
@@ -88,14 +98,19 @@ const AWAIT_HEADER: Inbound = Inbound::Header {
 };
 
 /// The message of which frames are arriving.
-#[derive(Clone, Copy, Debug)]
-enum Message {
-    None,
-    Text(Checked),
-    Binary,
-    /// It was reported; its bytes are dropped with the next call.
-    Reported,
+#[derive(Debug)]
+struct Message {
+    kind: Kind,
+    /// How much of its unreported bytes is UTF-8, if it is a text.
+    checked: Checked,
+    /// For one that is compressed.
+    inflater: Option<Box<Inflater>>,
+    /// Its bytes so far.
+    total: usize,
 }
+
+/// Compressed bytes that are unmasked at a time.
+const INFLATE_BYTES: usize = 1024;
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,25 +123,31 @@ enum Outbound {
 /// What a step of [`WebSocket::receive`] found; borrowed events are made from it.
 enum Found {
     Nothing,
-    Message(Kind),
+    /// The first [`WebSocket::reported`] bytes.
+    Message(Kind, MessagePart),
     Ping,
     Pong,
     Close,
 }
 
-/// One end of an open WebSocket. Memory: the message that arrives, as far as it is here, and the output. The caller stops
-/// sending while [`WebSocket::output`] is longer than it likes; replies to the peer add at most two Pongs.
+/// One end of an open WebSocket. Memory: a piece of the message that arrives, 50 KB while that is compressed, and the output.
+/// The caller stops sending while [`WebSocket::output`] is longer than it likes; replies to the peer add at most two Pongs.
 #[derive(Debug)]
 pub struct WebSocket {
     role: Role,
     limits: Limits,
+    compression: Compression,
     inbound: Inbound,
-    message: Message,
-    /// The bytes of the message.
+    message: Option<Message>,
+    /// The bytes of the message that were not reported; after [`WebSocket::receive`] those that were are still there.
     bytes: Vec<u8>,
+    /// How many of them were reported, and are dropped with the next call.
+    reported: usize,
     /// The payload of the last control frame that was reported.
     control: ([u8; CONTROL_BYTES_MAX], usize),
     outbound: Outbound,
+    /// Whether a message that was begun is compressed; `None` between messages.
+    sending: Option<bool>,
     out: Vec<u8>,
     /// How much of `out` was sent.
     sent: usize,
@@ -138,24 +159,27 @@ pub struct WebSocket {
 
 impl WebSocket {
     /// The server's end, after its handshake.
-    pub fn server(limits: Limits) -> WebSocket {
-        WebSocket::new(Role::Server, limits)
+    pub fn server(limits: Limits, compression: Compression) -> WebSocket {
+        WebSocket::new(Role::Server, limits, compression)
     }
 
     /// The client's end. `seed`, which must not be 0, chooses the masks.
-    pub fn client(limits: Limits, seed: u64) -> WebSocket {
-        WebSocket::new(Role::Client { masks: seed }, limits)
+    pub fn client(limits: Limits, compression: Compression, seed: u64) -> WebSocket {
+        WebSocket::new(Role::Client { masks: seed }, limits, compression)
     }
 
-    fn new(role: Role, limits: Limits) -> WebSocket {
+    fn new(role: Role, limits: Limits, compression: Compression) -> WebSocket {
         WebSocket {
             role,
             limits,
+            compression,
             inbound: AWAIT_HEADER,
-            message: Message::None,
+            message: None,
             bytes: Vec::new(),
+            reported: 0,
             control: ([0; CONTROL_BYTES_MAX], 0),
             outbound: Outbound::Open,
+            sending: None,
             out: Vec::new(),
             sent: 0,
             pong_end: 0,
@@ -189,7 +213,7 @@ impl WebSocket {
                 }
                 Err(fault) => {
                     self.inbound = Inbound::Ended;
-                    self.message = Message::None;
+                    self.message = None;
                     self.bytes = Vec::new();
                     // A peer that was already sent a Close frame gets no second one.
                     let _ = self.close(fault.code(), "");
@@ -205,9 +229,10 @@ impl WebSocket {
         let (control, length) = &self.control;
         Ok(Some(match found {
             Found::Nothing => return Ok(None),
-            Found::Message(kind) => Event::Message {
+            Found::Message(kind, piece) => Event::Message {
                 kind: *kind,
-                data: &self.bytes,
+                data: &self.bytes[..self.reported],
+                piece: *piece,
             },
             Found::Ping => Event::Ping,
             Found::Pong => Event::Pong(&control[..*length]),
@@ -223,17 +248,16 @@ impl WebSocket {
         match &self.inbound {
             Inbound::Header { .. } | Inbound::Ended => false,
             Inbound::Data { header, at } => *at == header.length,
+            Inbound::Tail => true,
             Inbound::Control { header, have, .. } => *have as u64 == header.length,
         }
     }
 
     fn forget_reported(&mut self) {
-        if matches!(self.message, Message::Reported) {
-            self.message = Message::None;
-            self.bytes.clear();
-            if self.bytes.capacity() > WEBSOCKET_IDLE_BYTES_MAX {
-                self.bytes = Vec::new();
-            }
+        self.bytes.drain(..self.reported);
+        self.reported = 0;
+        if self.message.is_none() && self.bytes.capacity() > WEBSOCKET_IDLE_BYTES_MAX {
+            self.bytes = Vec::new();
         }
     }
 
@@ -244,7 +268,7 @@ impl WebSocket {
             Inbound::Header { mut bytes, have } => {
                 let count = rest.len().min(HEADER_BYTES_MAX - have);
                 bytes[have..have + count].copy_from_slice(&rest[..count]);
-                match frame::parse(&bytes[..have + count], self.role)? {
+                match frame::parse(&bytes[..have + count], self.role, self.compression)? {
                     None => {
                         let have = have + count;
                         self.inbound = Inbound::Header { bytes, have };
@@ -257,6 +281,7 @@ impl WebSocket {
                 }
             }
             Inbound::Data { header, at } => self.take_data(header, at, rest),
+            Inbound::Tail => Ok((0, self.take_tail()?)),
             Inbound::Control {
                 header,
                 mut bytes,
@@ -293,61 +318,147 @@ impl WebSocket {
             };
             return Ok(());
         }
-        let is_open = matches!(self.message, Message::Text(_) | Message::Binary);
-        match (header.opcode, is_open) {
-            (Opcode::Start(_), true) => return Err(Fault::Interleaved),
-            (Opcode::Continuation, false) => return Err(Fault::Continuation),
-            (Opcode::Start(Kind::Text), false) => self.message = Message::Text(Checked::default()),
-            (Opcode::Start(Kind::Binary), false) => self.message = Message::Binary,
-            (Opcode::Continuation, true)
-            | (Opcode::Close | Opcode::Ping | Opcode::Pong, true | false) => {}
+        match (header.opcode, &self.message) {
+            (Opcode::Start(_), Some(_)) => return Err(Fault::Interleaved),
+            (Opcode::Continuation, None) => return Err(Fault::Continuation),
+            (Opcode::Start(kind), None) => {
+                let is_wanted = header.is_compressed && self.outbound == Outbound::Open;
+                let inflater = is_wanted.then(|| Box::new(Inflater::new()));
+                self.message = Some(Message {
+                    kind,
+                    checked: Checked::default(),
+                    inflater,
+                    total: 0,
+                });
+            }
+            (Opcode::Continuation, Some(_))
+            | (Opcode::Close | Opcode::Ping | Opcode::Pong, Some(_) | None) => {}
         }
-        // Known before any of it is stored.
-        let whole = header.length.saturating_add(self.bytes.len() as u64);
-        if self.outbound == Outbound::Open && whole > self.limits.message_bytes_max as u64 {
-            return Err(Fault::TooLarge);
+        if let (Some(message), Outbound::Open) = (&self.message, self.outbound) {
+            // Known before any of it is stored, unless it is compressed.
+            let whole = header.length.saturating_add(message.total as u64);
+            if message.inflater.is_none() && whole > self.limits.message_bytes_max as u64 {
+                return Err(Fault::TooLarge);
+            }
         }
         self.inbound = Inbound::Data { header, at: 0 };
         Ok(())
     }
 
     fn take_data(&mut self, header: Header, at: u64, rest: &[u8]) -> Result<(usize, Found), Fault> {
-        let count = (header.length - at).min(rest.len() as u64) as usize;
-        // After our Close frame no one reads it.
-        if self.outbound == Outbound::Open {
-            let before = self.bytes.len();
-            self.bytes.extend_from_slice(&rest[..count]);
-            frame::mask(&mut self.bytes[before..], header.mask, (at % 4) as usize);
-            if let Message::Text(checked) = &mut self.message {
-                checked.extend(&self.bytes).map_err(|_| Fault::Text)?;
-            }
-        }
+        let here = (header.length - at).min(rest.len() as u64) as usize;
+        let count = match self.outbound {
+            Outbound::Open => self.store(&rest[..here], header.mask, (at % 4) as usize)?,
+            // After our Close frame no one reads it.
+            Outbound::Closed => here,
+        };
         let at = at + count as u64;
-        if at < header.length {
-            self.inbound = Inbound::Data { header, at };
-            return Ok((count, Found::Nothing));
+        self.inbound = match (at < header.length, header.is_last) {
+            (true, _) => Inbound::Data { header, at },
+            (false, false) => AWAIT_HEADER,
+            (false, true) => {
+                if self.message.as_ref().is_some_and(|m| m.inflater.is_some()) {
+                    self.inbound = Inbound::Tail;
+                    return Ok((count, self.found_when_full()));
+                }
+                self.inbound = AWAIT_HEADER;
+                return Ok((count, self.end_message()?));
+            }
+        };
+        Ok((count, self.found_when_full()))
+    }
+
+    /// Adds masked bytes to the message, as far as there is room. Returns how many were taken.
+    fn store(&mut self, bytes: &[u8], mask: [u8; 4], at: usize) -> Result<usize, Fault> {
+        let room = WEBSOCKET_PIECE_BYTES_MAX - self.bytes.len();
+        let Some(message) = &mut self.message else {
+            return Ok(bytes.len());
+        };
+        let before = self.bytes.len();
+        let count = match &mut message.inflater {
+            None => {
+                let count = bytes.len().min(room);
+                self.bytes.extend_from_slice(&bytes[..count]);
+                frame::mask(&mut self.bytes[before..], mask, at);
+                Ok(count)
+            }
+            Some(inflater) => {
+                let mut plain = [0; INFLATE_BYTES];
+                let plain = &mut plain[..bytes.len().min(INFLATE_BYTES)];
+                plain.copy_from_slice(&bytes[..plain.len()]);
+                frame::mask(plain, mask, at);
+                let room = room.min(self.limits.message_bytes_max - message.total + 1);
+                inflater.inflate(plain, &mut self.bytes, room)
+            }
+        };
+        // The first fault counts, however the bytes arrive.
+        self.count(before)?;
+        count.map_err(|NotDeflate| Fault::Deflate)
+    }
+
+    /// Decompresses the rest of a message.
+    fn take_tail(&mut self) -> Result<Found, Fault> {
+        let room = WEBSOCKET_PIECE_BYTES_MAX - self.bytes.len();
+        let before = self.bytes.len();
+        if let (Some(message), Outbound::Open) = (&mut self.message, self.outbound)
+            && let Some(inflater) = &mut message.inflater
+        {
+            let room = room.min(self.limits.message_bytes_max - message.total + 1);
+            let finished = inflater.finish(&mut self.bytes, room);
+            self.count(before)?;
+            if !finished.map_err(|NotDeflate| Fault::Deflate)? {
+                return Ok(self.found_when_full());
+            }
         }
         self.inbound = AWAIT_HEADER;
-        if !header.is_last {
-            return Ok((count, Found::Nothing));
-        }
-        let kind = match self.message {
-            Message::Text(checked) => {
-                if !checked.is_whole(&self.bytes) {
-                    return Err(Fault::Text);
-                }
-                Kind::Text
-            }
-            Message::Binary | Message::None | Message::Reported => Kind::Binary,
+        self.end_message()
+    }
+
+    /// Checks the bytes that were added to the message.
+    fn count(&mut self, before: usize) -> Result<(), Fault> {
+        let Some(message) = &mut self.message else {
+            return Ok(());
         };
-        self.message = Message::Reported;
-        match self.outbound {
-            Outbound::Open => Ok((count, Found::Message(kind))),
-            Outbound::Closed => {
-                self.forget_reported();
-                Ok((count, Found::Nothing))
-            }
+        message.total += self.bytes.len() - before;
+        if message.total > self.limits.message_bytes_max {
+            return Err(Fault::TooLarge);
         }
+        if message.kind == Kind::Text {
+            let checked = message.checked.extend(&self.bytes);
+            checked.map_err(|_| Fault::Text)?;
+        }
+        Ok(())
+    }
+
+    /// A piece of the message, once it has the largest size.
+    fn found_when_full(&mut self) -> Found {
+        let Some(message) = &mut self.message else {
+            return Found::Nothing;
+        };
+        if self.bytes.len() < WEBSOCKET_PIECE_BYTES_MAX {
+            return Found::Nothing;
+        }
+        self.reported = match message.kind {
+            Kind::Text => core::mem::take(&mut message.checked).whole_bytes(),
+            Kind::Binary => self.bytes.len(),
+        };
+        Found::Message(message.kind, MessagePart::More)
+    }
+
+    /// The message is complete.
+    fn end_message(&mut self) -> Result<Found, Fault> {
+        let Some(message) = self.message.take() else {
+            return Ok(Found::Nothing);
+        };
+        if self.outbound == Outbound::Closed {
+            self.bytes.clear();
+            return Ok(Found::Nothing);
+        }
+        if message.kind == Kind::Text && !message.checked.is_whole(&self.bytes) {
+            return Err(Fault::Text);
+        }
+        self.reported = self.bytes.len();
+        Ok(Found::Message(message.kind, MessagePart::Last))
     }
 
     fn end_control(&mut self, opcode: Opcode) -> Result<Found, Fault> {
@@ -382,14 +493,44 @@ impl WebSocket {
         self.pong_end = self.out.len();
     }
 
-    /// Appends a message, in one frame. A text must be UTF-8.
+    /// Appends a message, or the next piece of one, in one frame. A text must be UTF-8; its pieces, too. With a `deflater` it
+    /// is compressed, if that was negotiated and makes it shorter.
     ///
     /// # Errors
     ///
     /// [`Closed`] after a Close frame, which a peer's Close frame and faults send as well.
-    pub fn send(&mut self, kind: Kind, data: &[u8]) -> Result<(), Closed> {
+    pub fn send(
+        &mut self,
+        kind: Kind,
+        data: &[u8],
+        piece: MessagePart,
+        deflater: Option<&mut Deflater>,
+    ) -> Result<(), Closed> {
         self.check_open()?;
-        self.push(Opcode::Start(kind), data);
+        let is_small = data.len() < WEBSOCKET_DEFLATE_BYTES_MIN && piece.is_last();
+        let packed = match (self.compression, self.sending, deflater) {
+            (Compression::Off, _, _) | (_, Some(false), _) | (_, None, None) => None,
+            (Compression::Deflate { .. }, None, Some(_)) if is_small => None,
+            (Compression::Deflate { window_bits }, begun, deflater) => {
+                let packed = deflate::pack(deflater, data, window_bits, piece);
+                // All pieces of a message are compressed, or none.
+                (begun.is_some() || packed.len() < data.len()).then_some(packed)
+            }
+        };
+        let opcode = match self.sending {
+            None => Opcode::Start(kind),
+            Some(_) => Opcode::Continuation,
+        };
+        let first = First {
+            opcode,
+            piece,
+            is_compressed: self.sending.is_none() && packed.is_some(),
+        };
+        self.sending = match piece {
+            MessagePart::Last => None,
+            MessagePart::More => Some(packed.is_some()),
+        };
+        self.push(first, packed.as_deref().unwrap_or(data));
         Ok(())
     }
 
@@ -434,9 +575,9 @@ impl WebSocket {
         }
     }
 
-    fn push(&mut self, opcode: Opcode, payload: &[u8]) {
+    fn push(&mut self, first: impl Into<First>, payload: &[u8]) {
         let mask = self.role.next_mask();
-        push_header(&mut self.out, opcode, payload.len(), mask);
+        push_header(&mut self.out, first.into(), payload.len(), mask);
         let start = self.out.len();
         self.out.extend_from_slice(payload);
         if let Some(mask) = mask {
@@ -474,6 +615,11 @@ impl WebSocket {
             self.pong_end = self.pong_end.saturating_sub(self.sent);
             self.sent = 0;
         }
+    }
+
+    /// Whether [`WebSocket::send`] has use for a compressor.
+    pub fn compresses(&self) -> bool {
+        self.compression != Compression::Off
     }
 
     /// Whether nothing more can be sent: a Close frame was, or is in the output.

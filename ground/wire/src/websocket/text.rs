@@ -22,6 +22,11 @@ impl Checked {
         Ok(())
     }
 
+    /// The length of the whole characters that were found.
+    pub(super) fn whole_bytes(self) -> usize {
+        self.0
+    }
+
     /// Whether all of `text` was found to be UTF-8: none of its characters is unfinished.
     pub(super) fn is_whole(self, text: &[u8]) -> bool {
         self.0 == text.len()

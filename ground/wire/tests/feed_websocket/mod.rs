@@ -3,12 +3,15 @@
 
 #![allow(dead_code)]
 
-use sluice_wire::websocket::{Event, Fault, Kind, Limits, WebSocket};
+use sluice_wire::websocket::{Compression, Event, Fault, Kind, Limits, MessagePart, WebSocket};
 
 /// Small, so that a fuzzer reaches it.
 pub const LIMITS: Limits = Limits {
     message_bytes_max: 300,
 };
+
+/// Compression as it is negotiated with browsers.
+pub const DEFLATE: Compression = Compression::Deflate { window_bits: 15 };
 
 /// What one end found in the bytes of its peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,11 +27,15 @@ pub struct Outcome {
 /// An event as a line.
 pub fn line(event: &Event<'_>) -> String {
     match event {
-        Event::Message { kind, data } => {
+        Event::Message { kind, data, piece } => {
             if *kind == Kind::Text {
                 assert!(std::str::from_utf8(data).is_ok(), "a text is UTF-8");
             }
-            format!("{kind:?} {}", data.escape_ascii())
+            let more = match piece {
+                MessagePart::More => "part of ",
+                MessagePart::Last => "",
+            };
+            format!("{more}{kind:?} {}", data.escape_ascii())
         }
         Event::Ping => "ping".to_owned(),
         Event::Pong(payload) => format!("pong {}", payload.escape_ascii()),
@@ -72,15 +79,16 @@ pub fn receive_in(mut end: WebSocket, pieces: &[&[u8]]) -> Outcome {
 }
 
 /// The outcome at a server for bytes given in one piece, after checking that every other way of cutting them has the same.
-pub fn receive(bytes: &[u8], limits: Limits) -> Outcome {
-    let whole = receive_in(WebSocket::server(limits), &[bytes]);
+pub fn receive(bytes: &[u8], limits: Limits, compression: Compression) -> Outcome {
+    let server = || WebSocket::server(limits, compression);
+    let whole = receive_in(server(), &[bytes]);
     let one_by_one: Vec<&[u8]> = bytes.chunks(1).collect();
-    let pieces = receive_in(WebSocket::server(limits), &one_by_one);
+    let pieces = receive_in(server(), &one_by_one);
     assert_eq!(pieces, whole, "byte by byte");
     let stride = 1 + bytes.len() / 200;
     for cut in (0..=bytes.len()).step_by(stride) {
         let (first, second) = bytes.split_at(cut);
-        let halves = receive_in(WebSocket::server(limits), &[first, second]);
+        let halves = receive_in(server(), &[first, second]);
         assert_eq!(halves, whole, "cut at {cut}");
     }
     whole
@@ -88,12 +96,22 @@ pub fn receive(bytes: &[u8], limits: Limits) -> Outcome {
 
 /// What the fuzzer asserts of any bytes from a client, and of what a server makes of them.
 pub fn check(bytes: &[u8]) {
-    let outcome = receive(bytes, LIMITS);
+    check_with(bytes, Compression::Off);
+    check_with(bytes, DEFLATE);
+}
+
+fn check_with(bytes: &[u8], compression: Compression) {
+    let outcome = receive(bytes, LIMITS, compression);
     let output = outcome.output;
     // Two Pongs and a Close frame at most, whatever was asked.
     assert!(output.len() <= 3 * 127, "{} bytes of output", output.len());
-    let back = receive_in(WebSocket::client(LIMITS, 1), &[&output]);
+    let back = receive_in(WebSocket::client(LIMITS, compression, 1), &[&output]);
     assert_eq!(back.fault, None, "a client understands {output:?}");
     let data: usize = outcome.events.iter().map(String::len).sum();
-    assert!(data <= 4 * bytes.len() + 32 * outcome.events.len());
+    // A compressed message of seven bytes or more may have the largest length.
+    let most = match compression {
+        Compression::Off => bytes.len(),
+        Compression::Deflate { .. } => bytes.len() * (1 + LIMITS.message_bytes_max / 7),
+    };
+    assert!(data <= 4 * most + 32 * outcome.events.len());
 }

@@ -76,7 +76,7 @@ impl Applications {
 /// Selects a value of a group.
 type OfGroup = fn(&GroupSnapshot) -> u64;
 
-const GROUPS: [(&str, &str, Kind, OfGroup); 7] = [
+const GROUPS: [(&str, &str, Kind, OfGroup); 10] = [
     (
         "sluice_python_ready",
         "Whether an application has a process that takes requests.",
@@ -108,6 +108,24 @@ const GROUPS: [(&str, &str, Kind, OfGroup); 7] = [
         |group| group.queue_timeouts,
     ),
     (
+        "sluice_python_websocket_inbound_bytes",
+        "Bytes of WebSocket messages that worker processes hold because the application has not received them.",
+        Kind::Gauge,
+        |group| group.messages_inbound,
+    ),
+    (
+        "sluice_python_websocket_outbound_bytes",
+        "Bytes of WebSocket messages of the application that sluice holds because clients have not taken them.",
+        Kind::Gauge,
+        |group| group.messages_outbound,
+    ),
+    (
+        "sluice_python_websockets_shed_total",
+        "WebSockets closed with 1013 because worker processes held `max_message_memory` for too long.",
+        Kind::Counter,
+        |group| group.websockets_shed,
+    ),
+    (
         "sluice_python_restarts_total",
         "Processes started in place of ones that crashed, hung or did not start.",
         Kind::Counter,
@@ -124,7 +142,7 @@ const GROUPS: [(&str, &str, Kind, OfGroup); 7] = [
 /// Selects a value of a process.
 type OfProcess = fn(&ProcessSnapshot) -> f64;
 
-const PROCESSES: [(&str, &str, Kind, OfProcess); 6] = [
+const PROCESSES: [(&str, &str, Kind, OfProcess); 8] = [
     (
         "sluice_python_in_flight_requests",
         "Requests that a worker process is busy with.",
@@ -136,6 +154,18 @@ const PROCESSES: [(&str, &str, Kind, OfProcess); 6] = [
         "Requests that a worker process has completed since it started.",
         Kind::Counter,
         |process| process.requests as f64,
+    ),
+    (
+        "sluice_python_process_restarts_total",
+        "Processes started in place of ones with the same index that crashed, hung or did not start.",
+        Kind::Counter,
+        |process| process.restarts as f64,
+    ),
+    (
+        "sluice_python_service_time_seconds",
+        "Moving average of the time that a request runs in a worker process (WSGI).",
+        Kind::Gauge,
+        |process| process.service_time.as_secs_f64(),
     ),
     (
         "sluice_python_busy_seconds_total",
@@ -251,6 +281,9 @@ fn shown(group: &GroupSnapshot) -> Value {
         "requests": group.requests,
         "queue_full": group.queue_full,
         "queue_timeouts": group.queue_timeouts,
+        "websocket_inbound_bytes": group.messages_inbound,
+        "websocket_outbound_bytes": group.messages_outbound,
+        "websockets_shed": group.websockets_shed,
         "restarts": group.restarts,
         "recycled": group.recycled,
         "reloads": group.reloads,
@@ -272,6 +305,7 @@ fn shown_process(process: &ProcessSnapshot) -> Value {
         "state": state,
         "in_flight": process.in_flight,
         "requests": process.requests,
+        "restarts": process.restarts,
         "threads": process.seats,
         "busy_seconds": process.busy.as_secs_f64(),
         "service_time_seconds": process.service_time.as_secs_f64(),

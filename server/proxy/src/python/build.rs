@@ -12,7 +12,7 @@ use sluice_wire::websocket as codec;
 use super::dynamic::{self, Dynamic};
 use super::host::{self, Durations, Starting};
 use super::recipe::{Recipe, is_module};
-use super::{Chosen, Python, Source};
+use super::{Chosen, Messages, Python, Source};
 use crate::limits::{
     BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, PYTHON_DYNAMIC_APPS, PYTHON_DYNAMIC_IDLE,
     PYTHON_WORKERS_MAX,
@@ -42,12 +42,20 @@ fn handler(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, R
         (Source::Dynamic(_) | Source::Unstarted(..), "") => module.to_owned(),
         (Source::Dynamic(_) | Source::Unstarted(..), name) => name.to_owned(),
     };
-    let message_bytes_max = message_bytes_max(config)?;
+    let websocket = Messages {
+        limits: codec::Limits {
+            message_bytes_max: message_bytes_max(config)?,
+        },
+        compression: match config.permessage_deflate.as_str() {
+            "" => true,
+            text => is_on("permessage_deflate", text)?,
+        },
+    };
     Ok(Box::new(Python {
         durations: Durations::build(builder, &name),
         source,
         buffering: buffering(config, builder)?,
-        websocket: codec::Limits { message_bytes_max },
+        websocket,
         is_logged: builder.server.logs.is_some(),
     }))
 }
@@ -94,7 +102,7 @@ fn source(
     Ok(Source::One(Box::new(Chosen::new(application))))
 }
 
-/// The size of a WebSocket message, which fits into a frame to a worker process.
+/// The size of a WebSocket message.
 fn message_bytes_max(config: &Config) -> Result<usize, Refusal> {
     let most = codec::Limits::default().message_bytes_max;
     match usize::try_from(config.max_message_size) {
@@ -104,6 +112,22 @@ fn message_bytes_max(config: &Config) -> Result<usize, Refusal> {
             "`max_message_size` is above the maximum of {} MiB",
             most >> 20
         ))),
+    }
+}
+
+/// The bytes of WebSocket messages that processes hold, at least those of the largest one.
+fn messages_bytes_max(config: &Config) -> Result<u64, Refusal> {
+    let usual = sluice_python::limits::MESSAGES_BYTES_MAX;
+    let most = match config.max_message_memory {
+        0 => usual,
+        most => most,
+    };
+    match message_bytes_max(config)? as u64 {
+        size if size <= most => Ok(most),
+        size => Err(Refusal::new(format!(
+            "`max_message_memory` is below the {size} bytes of the largest message"
+        ))
+        .with_help("raise it, or lower `max_message_size`")),
     }
 }
 
@@ -159,6 +183,7 @@ fn settings(config: &Config, written: Written) -> Result<Settings, Refusal> {
         Some(or(config.request_timeout, Duration::ZERO)?).filter(|timeout| !timeout.is_zero());
     settings.max_requests = Some(config.max_requests).filter(|max| *max > 0);
     settings.max_requests_jitter = config.max_requests_jitter;
+    settings.messages_bytes_max = messages_bytes_max(config)?;
     settings.max_rss = Some(config.max_rss).filter(|max| *max > 0);
     settings.preload = config.preload;
     settings.lifespan = lifespan(&config.lifespan)?;

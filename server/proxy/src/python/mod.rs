@@ -39,11 +39,18 @@ pub struct Python {
     source: Source,
     /// Requests wait until they are complete and responses are read ahead, for WSGI.
     buffering: Buffering,
-    /// Bounds of WebSocket messages.
-    websocket: codec::Limits,
+    websocket: Messages,
     /// Whether the access log is written: whether its fields are worth their memory.
     is_logged: bool,
     durations: Durations,
+}
+
+/// What WebSocket messages may be.
+#[derive(Clone, Copy)]
+struct Messages {
+    limits: codec::Limits,
+    /// Whether compression is negotiated.
+    compression: bool,
 }
 
 /// Where applications come from.

@@ -1,6 +1,7 @@
 //! WebSockets: the handshake, and the frames between a client and the messages of an application. Works over HTTP/1.1 and,
 //! as an extended CONNECT (RFC 8441), over HTTP/2.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -10,9 +11,10 @@ use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, ResponseHead, Status, Version};
 use sluice_net::tunnel::{IdleTimeouts, Peer, RequestEnd, Tunnel};
 use sluice_net::{Body, RequestBody, Timer, Worker};
-use sluice_python::{CallFailure, Kind, Received, Request, WebSocket, Why};
+use sluice_python::{CallFailure, Kind, MessagePart, Received, Request, Sent, WebSocket, Why};
 use sluice_wire::websocket::{
-    self as codec, Carrier, Event, Handshake, Refused, SERVICE_RESTART, UNEXPECTED_CONDITION,
+    self as codec, Carrier, Compression, Deflate, Deflater, Event, Handshake, Refused,
+    SERVICE_RESTART, TRY_AGAIN_LATER, UNEXPECTED_CONDITION,
 };
 
 use super::attempt::{believed, facts};
@@ -46,6 +48,10 @@ impl Python {
             }
             Fault::new(refused.status(), refused.to_string())
         })?;
+        let deflate = match self.websocket.compression {
+            true => Deflate::offered(&exchange.req.fields),
+            false => None,
+        };
         let (socket, decision) = self.ask(exchange, chosen).await?;
         self.note(exchange, chosen, socket.process().0);
         let head = match decision {
@@ -60,11 +66,14 @@ impl Python {
                 return Err(Fault::new(Status::FORBIDDEN, message));
             }
         };
-        accept(exchange, head, &handshake);
+        accept(exchange, head, &handshake, deflate);
+        let compression = deflate.map_or(Compression::Off, Deflate::compression);
         let frames = Frames {
-            codec: codec::WebSocket::server(self.websocket),
+            codec: codec::WebSocket::server(self.websocket.limits, compression),
+            compressor: exchange.worker.local(),
             application: Some(socket),
             waiting: None,
+            withheld: 0,
             client: Client::Present,
             liveness: Liveness::new(&exchange.worker),
         };
@@ -122,7 +131,12 @@ async fn attempt(
 }
 
 /// The response that opens a WebSocket. Over HTTP/2 the connection makes a plain 200 of it.
-fn accept(exchange: &mut Exchange, mut head: ResponseHead, handshake: &Handshake) {
+fn accept(
+    exchange: &mut Exchange,
+    mut head: ResponseHead,
+    handshake: &Handshake,
+    deflate: Option<Deflate>,
+) {
     strip_hop_by_hop(&mut head.fields);
     let ours = |id| {
         matches!(
@@ -144,6 +158,10 @@ fn accept(exchange: &mut Exchange, mut head: ResponseHead, handshake: &Handshake
     if let Some(accept) = &handshake.accept {
         fields.push(FieldId::SecWebsocketAccept, accept);
     }
+    if let Some(deflate) = deflate {
+        let extension = deflate.response();
+        fields.push(FieldId::SecWebsocketExtensions, extension.as_bytes());
+    }
 }
 
 /// The peer of a tunnel that is a WebSocket: takes the client's frames, and gives those with the application's messages.
@@ -151,10 +169,25 @@ struct Frames {
     codec: codec::WebSocket,
     /// `None` once it takes and sends nothing more; then a Close frame was sent, or the client is gone.
     application: Option<Box<WebSocket>>,
-    /// A message that the application has no room for yet. While there is one, nothing is read from the client.
-    waiting: Option<(Kind, Vec<u8>)>,
+    /// A message, or a piece of one, that the application has no room for yet. While there is one, nothing is read from the
+    /// client.
+    waiting: Option<Waiting>,
+    /// Bytes that were taken and not reported as taken, while there is something waiting.
+    withheld: usize,
+    compressor: Rc<Compressor>,
     client: Client,
     liveness: Liveness,
+}
+
+/// Compresses the messages of all WebSockets of a thread, from the first one that is to be compressed on.
+#[derive(Default)]
+struct Compressor(RefCell<Option<Deflater>>);
+
+/// What the application has no room for yet.
+struct Waiting {
+    kind: Kind,
+    data: Vec<u8>,
+    piece: MessagePart,
 }
 
 /// Whether the client can still send something.
@@ -211,12 +244,19 @@ impl Frames {
                     match received.event {
                         None => break,
                         Some(Event::Ping | Event::Pong(_)) => {}
-                        Some(Event::Message { kind, data }) => {
+                        Some(Event::Message { kind, data, piece }) => {
                             let kind = match kind {
                                 codec::Kind::Text => Kind::Text,
                                 codec::Kind::Binary => Kind::Binary,
                             };
-                            self.waiting = give(&mut self.application, cx, kind, data);
+                            match give(&mut self.application, cx, (kind, data, piece)) {
+                                Poll::Ready(Sent::Taken | Sent::Ended) => {}
+                                Poll::Ready(Sent::Overloaded) => self.shed(),
+                                Poll::Pending => {
+                                    let data = data.to_vec();
+                                    self.waiting = Some(Waiting { kind, data, piece });
+                                }
+                            }
                         }
                         Some(Event::Close { code, reason }) => {
                             if let Some(mut application) = self.application.take() {
@@ -236,23 +276,70 @@ impl Frames {
         }
         taken
     }
+
+    /// Offers what is waiting again.
+    fn retry(&mut self, cx: &mut Context<'_>) {
+        let Some(waiting) = &self.waiting else {
+            return;
+        };
+        let message = (waiting.kind, &waiting.data[..], waiting.piece);
+        let Poll::Ready(sent) = give(&mut self.application, cx, message) else {
+            return;
+        };
+        self.waiting = None;
+        if sent == Sent::Overloaded {
+            self.shed();
+        }
+    }
+
+    /// The processes of the application hold too much: the client may come again later.
+    fn shed(&mut self) {
+        if let Some(mut application) = self.application.take() {
+            application.close(TRY_AGAIN_LATER, b"");
+        }
+        // Unless it is closed already.
+        let _ = self.codec.close(TRY_AGAIN_LATER, "");
+    }
+
+    /// Sends what the application has sent. Nothing was closed before, so all of it can be sent.
+    fn pass(&mut self, received: Result<Received, CallFailure>) {
+        let (kind, data, piece) = match received {
+            Ok(Received::Message(kind, data, piece)) => (kind, data, piece),
+            Ok(Received::Close(code, reason)) => {
+                self.application = None;
+                let _ = self.codec.close(code, &reason);
+                return;
+            }
+            // The supervisor has logged what happened.
+            Err(_) => {
+                self.application = None;
+                let _ = self.codec.close(UNEXPECTED_CONDITION, "");
+                return;
+            }
+        };
+        let kind = match kind {
+            Kind::Text => codec::Kind::Text,
+            Kind::Binary => codec::Kind::Binary,
+        };
+        let mut compressor = self.compressor.0.borrow_mut();
+        let deflater = self
+            .codec
+            .compresses()
+            .then(|| compressor.get_or_insert_default());
+        let _ = self.codec.send(kind, &data, piece, deflater);
+    }
 }
 
-/// Gives a message to the application, or returns a copy of it if there is no room.
+/// Gives a message to the application. One that has ended meanwhile says how in what it sends last.
 fn give(
     application: &mut Option<Box<WebSocket>>,
     cx: &mut Context<'_>,
-    kind: Kind,
-    data: &[u8],
-) -> Option<(Kind, Vec<u8>)> {
-    let receiver = application.as_mut()?;
-    match receiver.poll_send_ready(data.len(), cx) {
-        // It may have ended meanwhile; how, is what it sends last.
-        Poll::Ready(true) => _ = receiver.send(kind, data),
-        Poll::Ready(false) => {}
-        Poll::Pending => return Some((kind, data.to_vec())),
+    (kind, data, piece): (Kind, &[u8], MessagePart),
+) -> Poll<Sent> {
+    match application {
+        Some(receiver) => receiver.poll_send(kind, data, piece, cx),
+        None => Poll::Ready(Sent::Ended),
     }
-    None
 }
 
 impl Peer for Frames {
@@ -284,28 +371,7 @@ impl Peer for Frames {
                 let _ = self.codec.ping(b"");
                 continue;
             };
-            // Nothing was closed yet, so all of these can be sent.
-            let _ = match received {
-                Ok(Received::Message(Kind::Text, data)) if std::str::from_utf8(&data).is_err() => {
-                    self.application = None;
-                    self.codec.close(UNEXPECTED_CONDITION, "")
-                }
-                Ok(Received::Message(Kind::Text, data)) => {
-                    self.codec.send(codec::Kind::Text, &data)
-                }
-                Ok(Received::Message(Kind::Binary, data)) => {
-                    self.codec.send(codec::Kind::Binary, &data)
-                }
-                Ok(Received::Close(code, reason)) => {
-                    self.application = None;
-                    self.codec.close(code, &reason)
-                }
-                // The supervisor has logged what happened.
-                Err(_) => {
-                    self.application = None;
-                    self.codec.close(UNEXPECTED_CONDITION, "")
-                }
-            };
+            self.pass(received);
         }
     }
 
@@ -315,20 +381,31 @@ impl Peer for Frames {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.liveness.is_asked = false;
-        if let Some((kind, data)) = self.waiting.take() {
-            self.waiting = give(&mut self.application, cx, kind, &data);
+        if self.waiting.is_some() {
+            self.retry(cx);
+            // The codec may have more of the message than the piece that was waiting.
+            self.take(cx, &[]);
         }
         let mut taken = 0;
+        let mut skipped = std::mem::take(&mut self.withheld);
         for slice in slices {
-            let count = self.take(cx, slice);
+            let skip = skipped.min(slice.len());
+            skipped -= skip;
+            let count = skip + self.take(cx, &slice[skip..]);
             taken += count;
             if count < slice.len() {
                 break;
             }
         }
-        match (taken, self.waiting.is_some()) {
-            (0, true) => Poll::Pending,
-            (taken, _) => Poll::Ready(Ok(taken)),
+        if self.waiting.is_none() {
+            return Poll::Ready(Ok(taken));
+        }
+        // The last byte is reported as taken when the application has what is waiting; nobody would call again before, and
+        // the end of the connection must not come first.
+        self.withheld = 1;
+        match taken {
+            0 | 1 => Poll::Pending,
+            taken => Poll::Ready(Ok(taken - 1)),
         }
     }
 

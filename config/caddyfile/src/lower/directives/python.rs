@@ -297,6 +297,25 @@ const OF_SLUICE: &[OptionDefinition<Settings>] = &[
     )
     .own(),
     option::<Settings>(
+        "max_message_memory",
+        "max_message_memory <size>",
+        With(|cx, line, read| {
+            read.python.max_message_memory = cx.positive_size(line)?;
+            Some(())
+        }),
+    )
+    .own(),
+    option::<Settings>(
+        "permessage_deflate",
+        "permessage_deflate on|off",
+        With(|cx, line, read| {
+            let word = cx.single(line)?;
+            read.python.permessage_deflate = cx.one_of(word, &["on", "off"])?;
+            Some(())
+        }),
+    )
+    .own(),
+    option::<Settings>(
         "drain_timeout",
         "drain_timeout <duration>",
         Time(|read| &mut read.python.drain_timeout),

@@ -374,6 +374,41 @@ async def ws_flood(scope, receive, send):
     await send({"type": "websocket.close"})
 
 
+async def ws_empty(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    for _ in range(int(scope["query_string"])):
+        await send({"type": "websocket.send", "text": ""})
+
+
+async def ws_say(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.send", "text": eval(scope["query_string"])})
+    await receive()
+
+
+async def ws_impatient(scope, receive, send):
+    """Gives up a long message that its client does not take."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    message = {"type": "websocket.send", "bytes": b"l" * int(scope["query_string"])}
+    try:
+        await asyncio.wait_for(send(message), 0.05)
+    except asyncio.TimeoutError:
+        RESULTS["impatient"] = "TimeoutError"
+    await send({"type": "websocket.send", "bytes": b"the next one"})
+    await send({"type": "websocket.close"})
+
+
+async def ws_two_tasks(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    size = int(scope["query_string"])
+    await asyncio.gather(*[send({"type": "websocket.send", "bytes": data * size}) for data in (b"a", b"b")])
+    await send({"type": "websocket.close"})
+
+
 async def ws_slow(scope, receive, send):
     """Receives messages only when the event is set."""
     await receive()

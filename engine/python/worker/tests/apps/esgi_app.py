@@ -166,6 +166,12 @@ def ws_reject(scope, protocol):
     protocol.close(code=1008, reason="invalid path")
 
 
+def ws_long(scope, protocol):
+    transport = protocol.accept()
+    for letter in (b"a", b"b"):
+        transport.send_bytes(letter * 1_000_000)
+
+
 def ws_flood(scope, protocol):
     transport = protocol.accept()
     for index in range(20):
