@@ -52,6 +52,7 @@ mod ssi;
 mod studies;
 mod syslog;
 mod tables;
+mod translations;
 mod tunnels;
 mod upgrade;
 mod upstream_responses;
