@@ -3,6 +3,7 @@
 
 mod adapt_cases;
 mod adapt_random;
+mod adapt_table;
 mod cases;
 mod certificates;
 mod documented;
