@@ -1,6 +1,7 @@
 //! Compares sluice with an installed Caddy: the same file, the same requests, header by header. Accepted differences
 //! are listed with their reasons; one that no longer occurs fails the run, so the list stays true.
 
+mod acme_validation;
 mod adapt_cases;
 mod adapt_random;
 mod adapt_table;
