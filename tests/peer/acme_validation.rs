@@ -71,7 +71,6 @@ fn challenges_are_validated_at_the_ports_of_caddy() {
             let folder = Folder::new();
             let (running, directory) = authority(program, &folder, challenge);
             let root = folder.path().join("stored/pki/authorities/local/root.crt");
-            // An address is no name that the client could have a certificate for by itself.
             let client = Setup::new(&format!(
                 "{{\n\tadmin off\n\thttp_port {}\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
                  {host} {{\n\ttls {{\n\t\tissuer acme {{\n\t\t\tdir https://localhost:{directory}/acme/local/directory\n\
