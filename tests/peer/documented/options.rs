@@ -52,6 +52,7 @@ struct Running {
 impl Running {
     fn start(program: &Path, text: &str) -> Running {
         let folder = Folder::new();
+        let has_admin = text.contains("ADMIN");
         let ports = PORTS.map(|_| free_port());
         let mut text = text.replace("DIR", &folder.path().display().to_string());
         for (name, port) in PORTS.iter().zip(ports) {
@@ -65,7 +66,11 @@ impl Running {
         for name in ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"] {
             command.env(name, folder.path());
         }
-        let program = Program::start(&mut command, folder.path().join("log")).listening(ports[0]);
+        let mut program =
+            Program::start(&mut command, folder.path().join("log")).listening(ports[0]);
+        if has_admin {
+            program = program.listening(ports[3]);
+        }
         Running {
             _program: program,
             ports,
