@@ -47,6 +47,7 @@ mod ranges;
 mod rights;
 mod secure_uwsgi;
 mod settings_by_request;
+mod shutdown_timeout;
 mod site_files;
 mod ssi;
 mod studies;
