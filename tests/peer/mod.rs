@@ -15,6 +15,7 @@ mod logs;
 mod matchers;
 mod metrics;
 mod nginx;
+mod nginx_after_requests;
 mod nginx_bodies;
 mod nginx_cache;
 mod nginx_connection_slots;

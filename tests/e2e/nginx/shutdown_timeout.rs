@@ -18,7 +18,7 @@ use crate::upstream::Upstream;
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// How long an upstream waits for its connection to end, which a fault alone exceeds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An upstream that switches protocols where it is asked to, else begins a response without an end; and reports when its
 /// connection has ended.
@@ -84,7 +84,7 @@ impl Clients {
         }
         for _ in 0..2 {
             ended
-                .recv_timeout(PATIENCE)
+                .recv_timeout(UPSTREAM_TIMEOUT)
                 .expect("the connection to the upstream ends");
         }
     }
