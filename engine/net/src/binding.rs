@@ -4,11 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use crate::listener_wrapper::ListenerWrapper;
 use crate::service::{Protocols, Service};
 
 /// What a listener needs to serve connections.
-pub(crate) struct Binding<S: Service> {
+pub struct Binding<S: Service> {
     /// Serves its requests.
     pub service: Arc<S>,
     /// Creates TLS sessions; `None` for a plain listener.
@@ -24,13 +26,16 @@ pub(crate) struct Binding<S: Service> {
 pub(crate) struct Slot<S: Service> {
     binding: RefCell<Rc<Binding<S>>>,
     is_retired: Cell<bool>,
+    /// Notified when the listener is removed.
+    retired: Notify,
 }
 
 impl<S: Service> Slot<S> {
-    pub(crate) fn new(binding: Binding<S>) -> Self {
+    pub(crate) fn new(binding: Rc<Binding<S>>) -> Self {
         Slot {
-            binding: RefCell::new(Rc::new(binding)),
+            binding: RefCell::new(binding),
             is_retired: Cell::new(false),
+            retired: Notify::new(),
         }
     }
 
@@ -38,13 +43,22 @@ impl<S: Service> Slot<S> {
         self.binding.borrow().clone()
     }
 
-    pub(crate) fn replace(&self, binding: Binding<S>) {
-        *self.binding.borrow_mut() = Rc::new(binding);
+    pub(crate) fn replace(&self, binding: Rc<Binding<S>>) {
+        *self.binding.borrow_mut() = binding;
     }
 
     /// Marks the listener as removed: its connections finish the requests they have begun.
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
+        self.retired.notify_waiters();
+    }
+
+    /// Waits until the listener is removed.
+    pub(crate) async fn retired(&self) {
+        let notified = self.retired.notified();
+        if !self.is_retired() {
+            notified.await;
+        }
     }
 
     pub(crate) fn is_retired(&self) -> bool {

@@ -95,10 +95,10 @@ pub(crate) enum Room {
 
 /// The handshake is shed: slots are scarce, or too many handshakes are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shed;
+pub struct Shed;
 
 /// A handshake in progress; dropping it ends it.
-pub(crate) struct Handshake {
+pub struct Handshake {
     all: Rc<Handshakes>,
     key: usize,
     has_waited: Cell<bool>,
@@ -207,7 +207,7 @@ impl State {
 
 impl Handshake {
     /// Ready when the next step of the handshake may run. To be polled before each step.
-    pub(crate) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Result<(), Shed>> {
+    pub fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Result<(), Shed>> {
         let state = &mut *self.all.state.borrow_mut();
         let shaking = &mut state.shaking[self.key];
         match &mut shaking.turn {
@@ -234,7 +234,7 @@ impl Handshake {
     }
 
     /// Whether it was ever queued.
-    pub(crate) fn has_waited(&self) -> bool {
+    pub fn has_waited(&self) -> bool {
         self.has_waited.get()
     }
 }

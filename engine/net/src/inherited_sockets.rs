@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use socket2::{SockRef, Socket};
+use socket2::{SockRef, Socket, Type};
 
 use crate::listener::ListenAddr;
 
@@ -26,7 +26,8 @@ impl Handed {
         addr: &ListenAddr,
         workers: usize,
     ) -> io::Result<Option<Vec<Vec<Socket>>>> {
-        let found: Vec<&Socket> = self.0.iter().filter(|socket| is_at(socket, addr)).collect();
+        let is_meant = |socket: &&Socket| is_of(socket, Type::STREAM) && is_at(socket, addr);
+        let found: Vec<&Socket> = self.0.iter().filter(is_meant).collect();
         if found.is_empty() {
             return Ok(None);
         }
@@ -40,7 +41,24 @@ impl Handed {
     }
 }
 
-/// Whether a socket listens on exactly this address.
+impl Handed {
+    /// Duplicates of the UDP sockets bound to `addr`, in the order of their group; `None` if there are none.
+    pub(crate) fn datagrams(&self, addr: &ListenAddr) -> io::Result<Option<Vec<Socket>>> {
+        let is_meant = |socket: &&Socket| is_of(socket, Type::DGRAM) && is_at(socket, addr);
+        let found: Vec<&Socket> = self.0.iter().filter(is_meant).collect();
+        let copies = found.iter().map(|socket| socket.try_clone());
+        match found.is_empty() {
+            true => Ok(None),
+            false => copies.collect::<io::Result<_>>().map(Some),
+        }
+    }
+}
+
+fn is_of(socket: &Socket, kind: Type) -> bool {
+    socket.r#type().is_ok_and(|found| found == kind)
+}
+
+/// Whether a socket is bound to exactly this address.
 fn is_at(socket: &Socket, addr: &ListenAddr) -> bool {
     let Ok(local) = SockRef::from(socket).local_addr() else {
         return false;

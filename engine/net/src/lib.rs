@@ -9,6 +9,7 @@ pub mod buffers;
 pub mod clock;
 mod connection;
 mod connection_slots;
+pub mod datagrams;
 pub mod failure;
 pub mod gate;
 mod handshakes;
@@ -18,12 +19,13 @@ pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
 pub mod load;
+pub mod multiplexed;
 #[cfg(test)]
 #[path = "../../../tests/support/ports.rs"]
 mod ports;
 pub mod probes;
 pub mod queue;
-mod retirement;
+pub mod retirement;
 pub mod service;
 pub mod signal;
 pub mod sockets;
@@ -42,12 +44,13 @@ pub mod workers;
 pub use bind_error::BindError;
 pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
 pub use connection_slots::{ConnectionSlot, NoFreeSlot, Shortage, SlotLimit};
+pub use datagrams::{DatagramProblem, DatagramTrouble, Datagrams};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;
 pub use service::{
-    Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols, Refused,
-    Response, Service, Settings, Slow, StatusLine,
+    AddressValidation, Came, ClientLimits, Completion, Congestion, Ending, Exchange, Http3, Linger,
+    Lingering, Protocols, Refused, Response, Segmentation, Service, Settings, Slow, StatusLine,
 };
 pub use sockets::SocketSettings;
 pub use stream::Stream;

@@ -179,3 +179,6 @@ pub const ISSUERS_TRIED_MAX: usize = 8;
 
 /// Maximum depth of the certificate chains of peers, whatever the configuration says.
 pub const PEER_DEPTH_MAX: usize = PEER_CHAIN_MAX;
+
+/// The buffers of a UDP socket: with less, a burst of a thousand handshakes loses datagrams.
+pub const DATAGRAM_BUFFER_BYTES: usize = 4 * 1024 * 1024;

@@ -115,7 +115,7 @@ impl Bound {
     }
 }
 
-fn is_family_missing(error: &io::Error) -> bool {
+pub(crate) fn is_family_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
@@ -157,7 +157,7 @@ enum SharePort {
 
 /// Whether an IPv6 socket also accepts IPv4.
 #[derive(Clone, Copy, PartialEq)]
-enum Families {
+pub(crate) enum Families {
     Both,
     One,
 }

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::rc::Weak;
 
 /// A connection of a worker.
-pub(crate) trait Outliving {
+pub trait Outliving {
     /// Closes the connection if a request began on it before configuration `generation`.
     fn close_if_older(&self, generation: u32);
 }
 
 /// The connections of a worker, and the number of its configuration.
 #[derive(Default)]
-pub(crate) struct Retirement {
+pub struct Retirement {
     generation: Cell<u32>,
     all: RefCell<HashMap<u64, Weak<dyn Outliving>>>,
     last: Cell<u64>,
@@ -21,7 +21,7 @@ pub(crate) struct Retirement {
 
 impl Retirement {
     /// Adds a connection; returns its number.
-    pub(crate) fn add(&self, connection: Weak<dyn Outliving>) -> u64 {
+    pub fn add(&self, connection: Weak<dyn Outliving>) -> u64 {
         let number = self.last.get() + 1;
         self.last.set(number);
         self.all.borrow_mut().insert(number, connection);
@@ -29,7 +29,7 @@ impl Retirement {
     }
 
     /// Removes a connection.
-    pub(crate) fn remove(&self, number: u64) {
+    pub fn remove(&self, number: u64) {
         self.all.borrow_mut().remove(&number);
     }
 
@@ -55,13 +55,19 @@ impl Retirement {
 
 /// The requests in progress on a connection.
 #[derive(Debug, Default)]
-pub(crate) struct InProgress {
+pub struct InProgress {
     count: Cell<u32>,
     /// The configuration of the oldest.
     generation: Cell<u32>,
 }
 
 impl InProgress {
+    /// A request begins; it ends when the returned value is dropped.
+    pub fn enter(&self, retirement: &Retirement) -> Underway<'_> {
+        self.begin(retirement.generation());
+        Underway(self)
+    }
+
     /// A request begins with this configuration.
     pub(crate) fn begin(&self, generation: u32) {
         if self.count.get() == 0 {
@@ -76,8 +82,17 @@ impl InProgress {
     }
 
     /// Whether a request began before configuration `generation`.
-    pub(crate) fn is_older(&self, generation: u32) -> bool {
+    pub fn is_older(&self, generation: u32) -> bool {
         self.count.get() > 0 && generation.wrapping_sub(self.generation.get()) as i32 > 0
+    }
+}
+
+/// A request in progress on a connection, until it is dropped.
+pub struct Underway<'a>(&'a InProgress);
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

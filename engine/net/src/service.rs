@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead, Status};
 use sluice_policy::MinDataRate;
-use sluice_wire::{h1, h2};
+use sluice_wire::{h1, h2, h3};
 
 use crate::body::{Body, RequestBody};
 use crate::failure::Failure;
@@ -193,6 +193,8 @@ pub struct Settings {
     pub h1: h1::Limits,
     /// Limits of the HTTP/2 codec.
     pub h2: h2::Limits,
+    /// Limits of HTTP/3 and of QUIC under it.
+    pub h3: Http3,
     /// Maximum time for a complete request head, from its first byte.
     pub head_timeout: Duration,
     /// How long a new connection may wait before its first byte.
@@ -207,6 +209,72 @@ pub struct Settings {
     pub sockets: SocketSettings,
     /// TCP keep-alive probes; `None` to disable them.
     pub probes: Option<Probes>,
+}
+
+/// Limits of HTTP/3 connections, beside those of heads, which are the same as in HTTP/2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http3 {
+    /// The codec.
+    pub codec: h3::Limits,
+    /// Concurrent requests on one connection, at most 128.
+    pub streams_max: u8,
+    /// What a stream may send before it is read.
+    pub stream_window_bytes: u32,
+    /// What all streams of a connection may send before they are read.
+    pub window_bytes: u32,
+    /// What is sent to a client and not acknowledged, per connection: kept in memory for retransmission.
+    pub unacknowledged_bytes_max: u32,
+    /// When clients have to prove their address before anything is computed for them.
+    pub address_validation: AddressValidation,
+    /// The algorithm of congestion control.
+    pub congestion: Congestion,
+    /// Whether the kernel splits one large datagram into packets (GSO).
+    pub segmentation: Segmentation,
+}
+
+/// When clients have to prove their address (RFC 9000, section 8.1.2), which costs them a round trip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AddressValidation {
+    /// When many handshakes begin at once.
+    #[default]
+    UnderLoad,
+    /// Always.
+    Always,
+}
+
+/// Algorithms of congestion control.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// CUBIC (RFC 9438).
+    #[default]
+    Cubic,
+    /// BBR, which does not take every loss for congestion.
+    Bbr,
+}
+
+/// Who splits what is sent into packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Segmentation {
+    /// The kernel or the network card.
+    #[default]
+    Offloaded,
+    /// This program.
+    Own,
+}
+
+impl Default for Http3 {
+    fn default() -> Self {
+        Http3 {
+            codec: h3::Limits::SERVER,
+            streams_max: 100,
+            stream_window_bytes: 256 * 1024,
+            window_bytes: 256 * 1024,
+            unacknowledged_bytes_max: 2 * 1024 * 1024,
+            address_validation: AddressValidation::default(),
+            congestion: Congestion::default(),
+            segmentation: Segmentation::default(),
+        }
+    }
 }
 
 /// The limits for a client while its request is served, and for its connection afterwards.
@@ -318,15 +386,25 @@ pub struct Protocols {
     pub h2: bool,
     /// HTTP/2 without TLS, with prior knowledge (RFC 9113, section 3.3).
     pub h2c: bool,
+    /// HTTP/3, over TLS by nature.
+    pub h3: bool,
+}
+
+impl Protocols {
+    /// Whether any version uses connections of TCP or a unix socket.
+    pub fn uses_connections(self) -> bool {
+        self.h1 || self.h2 || self.h2c
+    }
 }
 
 impl Default for Protocols {
-    /// Caddy's default: no HTTP/2 without TLS.
+    /// Caddy's default for TCP: no HTTP/2 without TLS.
     fn default() -> Self {
         Protocols {
             h1: true,
             h2: true,
             h2c: false,
+            h3: false,
         }
     }
 }

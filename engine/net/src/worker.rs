@@ -48,7 +48,7 @@ pub struct Worker {
     /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
     /// Its connections, for requests that outlive their configuration.
-    pub(crate) retirement: Retirement,
+    pub retirement: Retirement,
     /// When the process will start to shut down, if that is known.
     pub stop_at: Cell<Option<Moment>>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
@@ -78,6 +78,16 @@ pub struct Counters {
     pub http2_faults: Count,
     /// HTTP/2 connections closed because the client caused more work than its requests need.
     pub http2_calmed: Count,
+    /// Connections that used HTTP/3.
+    pub http3_connections: Count,
+    /// HTTP/3 connections closed because the client violated the protocol.
+    pub http3_faults: Count,
+    /// HTTP/3 connections closed because the client caused more work than its requests need.
+    pub http3_calmed: Count,
+    /// Clients that were asked to prove their address (QUIC's Retry).
+    pub quic_retries: Count,
+    /// QUIC connections that were refused because of a limit.
+    pub quic_refused: Count,
     /// Requests aborted because their bodies arrived below the minimum data rate.
     pub requests_too_slow: Count,
     /// Responses aborted because clients received them below the minimum data rate.
@@ -107,24 +117,24 @@ impl Count {
     }
 
     /// Adds one.
-    pub(crate) fn up(&self) {
+    pub fn up(&self) {
         self.0
             .store(self.value().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Subtracts one.
-    pub(crate) fn down(&self) {
+    pub fn down(&self) {
         self.sub(1);
     }
 
     /// Adds `count`.
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.0
             .store(self.value().wrapping_add(count), Ordering::Relaxed);
     }
 
     /// Subtracts `count`.
-    pub(crate) fn sub(&self, count: u64) {
+    pub fn sub(&self, count: u64) {
         self.0
             .store(self.value().wrapping_sub(count), Ordering::Relaxed);
     }
@@ -276,7 +286,7 @@ impl ConnectionLimit {
 }
 
 /// A counted connection; dropping it decrements the count.
-pub(crate) struct Entered(Arc<ConnectionLimit>);
+pub struct Entered(Arc<ConnectionLimit>);
 
 impl Drop for Entered {
     fn drop(&mut self) {

@@ -21,11 +21,13 @@ use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
 use crate::connection::{self, Connection, Open, Shared};
 use crate::connection_slots::SlotLimit;
+use crate::datagrams::{self, DatagramProblem, DatagramTrouble, Datagrams, Group, Receiver};
 use crate::inherited_sockets::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, SocketFiles};
 use crate::listener_wrapper::ListenerWrapper;
-use crate::service::{Protocols, Service};
+use crate::multiplexed::host::Host;
+use crate::service::{Protocols, Service, Settings};
 use crate::stream::Stream;
 use crate::sys;
 use crate::sys::identity::Identity;
@@ -37,6 +39,8 @@ use crate::worker::{ConnectionLimit, Counters, Entered, Worker};
 pub struct Workers<S: Service> {
     handles: Vec<Handle<S>>,
     listening: HashSet<ListenAddr>,
+    /// The sockets of those that receive datagrams as well.
+    receiving: HashMap<ListenAddr, Group>,
     socket_files: SocketFiles,
     limit: Arc<ConnectionLimit>,
     handed: Handed,
@@ -60,6 +64,8 @@ pub struct Listen<S: Service> {
     pub wrapper: Option<Arc<ListenerWrapper>>,
     /// The HTTP versions on plain connections.
     pub protocols: Protocols,
+    /// What serves datagrams on the same address; `None` if nothing does.
+    pub datagrams: Option<Datagrams<S>>,
 }
 
 /// How the threads of workers run. The defaults are inherited from the thread that starts them.
@@ -96,8 +102,8 @@ impl Conditions {
 /// What a worker is to do on its thread.
 pub type Task = Box<dyn FnOnce(&Rc<Worker>) + Send>;
 
-/// The addresses to listen on, with the sockets of new ones.
-type Plan<S> = Vec<(Listen<S>, Vec<Socket>)>;
+/// The addresses to listen on, with the sockets of new ones: for connections, and for datagrams.
+type Plan<S> = Vec<(Listen<S>, Vec<Socket>, Vec<Receiver>)>;
 
 /// How long requests may outlive the configuration that they began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +173,7 @@ impl<S: Service> Workers<S> {
         Ok(Workers {
             handles,
             listening: HashSet::new(),
+            receiving: HashMap::new(),
             socket_files: SocketFiles::default(),
             limit,
             handed: Handed::default(),
@@ -189,13 +196,20 @@ impl<S: Service> Workers<S> {
     /// Makes the workers listen on exactly `wanted`. Addresses that were already in use keep their sockets, so no
     /// connection in the accept queue is lost. If an address cannot be bound, nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
-        self.replace(wanted, Outlive::Unlimited)
+        self.replace(wanted, Outlive::Unlimited).map(|_| ())
     }
 
-    /// Like [`Workers::apply`]; `outlive` is for the requests of the configuration that is replaced.
-    pub fn replace(&mut self, wanted: Vec<Listen<S>>, outlive: Outlive) -> Result<(), BindError> {
+    /// Like [`Workers::apply`]; `outlive` is for the requests of the configuration that is replaced. Returns what is wrong
+    /// with the sockets for datagrams: connections are served without them.
+    pub fn replace(
+        &mut self,
+        wanted: Vec<Listen<S>>,
+        outlive: Outlive,
+    ) -> Result<Vec<DatagramProblem>, BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Vec<Socket>>> = HashMap::new();
-        for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
+        let opens =
+            |l: &&Listen<S>| l.protocols.uses_connections() && !self.listening.contains(&l.addr);
+        for listen in wanted.iter().filter(opens) {
             let ours: Vec<&ListenAddr> = self.listening.iter().chain(sockets.keys()).collect();
             let found = self.sockets(&listen.addr, &ours).map_err(|source| {
                 let addr = listen.addr.clone();
@@ -203,10 +217,12 @@ impl<S: Service> Workers<S> {
             })?;
             sockets.insert(listen.addr.clone(), found);
         }
+        let (mut receivers, problems) = self.receivers(&wanted);
         // Inherited sockets that are not in use are closed.
         self.handed = Handed::default();
-        self.listening = wanted.iter().map(|l| l.addr.clone()).collect();
-        for handle in &self.handles {
+        let connecting = wanted.iter().filter(|l| l.protocols.uses_connections());
+        self.listening = connecting.map(|l| l.addr.clone()).collect();
+        for (worker, handle) in self.handles.iter().enumerate() {
             let plan = wanted
                 .iter()
                 .map(|l| {
@@ -216,9 +232,17 @@ impl<S: Service> Workers<S> {
                         tls: l.tls.clone(),
                         wrapper: l.wrapper.clone(),
                         protocols: l.protocols,
+                        datagrams: l.datagrams.clone(),
                     };
                     let own = sockets.get_mut(&l.addr).and_then(Vec::pop);
-                    (listen, own.unwrap_or_default())
+                    let receivers = receivers
+                        .get_mut(&l.addr)
+                        .map(|all| share_of(all, worker, self.handles.len()));
+                    (
+                        listen,
+                        own.unwrap_or_default(),
+                        receivers.unwrap_or_default(),
+                    )
                 })
                 .collect();
             let (done, wait) = std_mpsc::sync_channel(1);
@@ -232,7 +256,59 @@ impl<S: Service> Workers<S> {
             }
         }
         self.socket_files.keep_only(self.listening.iter());
-        Ok(())
+        Ok(problems)
+    }
+
+    /// The new sockets for datagrams, by address, and what is wrong with them.
+    fn receivers(
+        &mut self,
+        wanted: &[Listen<S>],
+    ) -> (HashMap<ListenAddr, Vec<Receiver>>, Vec<DatagramProblem>) {
+        let (mut found, mut problems) = (HashMap::new(), Vec::new());
+        let mut before = std::mem::take(&mut self.receiving);
+        for listen in wanted {
+            let Some(datagrams) = &listen.datagrams else {
+                continue;
+            };
+            let addr = &listen.addr;
+            let group = match before.remove(addr) {
+                Some(group) => Some(group),
+                None => match self.bind_datagrams(addr) {
+                    Ok(None) => None,
+                    Ok(Some((receivers, group))) => {
+                        found.insert(addr.clone(), receivers);
+                        Some(group)
+                    }
+                    Err(error) => {
+                        problems.push(DatagramProblem {
+                            addr: addr.clone(),
+                            what: DatagramTrouble::Bind(error),
+                        });
+                        None
+                    }
+                },
+            };
+            datagrams.bound.set(group.is_some());
+            let Some(group) = group else { continue };
+            let small = group.first().and_then(datagrams::small_buffer);
+            if let Some(bytes) = small.filter(|_| found.contains_key(addr)) {
+                problems.push(DatagramProblem {
+                    addr: addr.clone(),
+                    what: DatagramTrouble::SmallBuffers(bytes),
+                });
+            }
+            self.receiving.insert(addr.clone(), group);
+        }
+        (found, problems)
+    }
+
+    /// The sockets for datagrams of a new address: inherited ones, else newly bound ones.
+    fn bind_datagrams(&self, addr: &ListenAddr) -> io::Result<Option<(Vec<Receiver>, Group)>> {
+        let sockets = match self.handed.datagrams(addr)? {
+            Some(sockets) => Some(sockets),
+            None => datagrams::bind(addr, self.handles.len())?,
+        };
+        sockets.map(datagrams::receivers).transpose()
     }
 
     /// The sockets of each worker for a new address: inherited ones, else newly bound ones.
@@ -262,6 +338,10 @@ impl<S: Service> Workers<S> {
             {
                 lent.extend(sockets?.into_iter().map(OwnedFd::from));
             }
+        }
+        // In the order of each group.
+        for socket in self.receiving.values().flat_map(|group| group.iter()) {
+            lent.push(socket.try_clone()?.into());
         }
         Ok(lent)
     }
@@ -321,6 +401,13 @@ impl<S: Service> Workers<S> {
     }
 }
 
+/// The receivers for worker `worker` of `workers`, taken from `all`. Receivers of a process with another number of workers
+/// are distributed, as each of them has to be read.
+fn share_of(all: &mut Vec<Receiver>, worker: usize, workers: usize) -> Vec<Receiver> {
+    let is_own = |receiver: &mut Receiver| usize::from(receiver.index) % workers == worker;
+    all.extract_if(.., is_own).collect()
+}
+
 /// Maximum number of events fetched by one poll of the sockets, and of tasks run between two polls. The CPU caches then
 /// still hold what the kernel has touched of a connection when its task runs. With a thousand at a time they do not: a
 /// proxied request on 9,500 connections cost 6 to 9 % more, and with 200 connections there is no difference.
@@ -356,6 +443,8 @@ struct Running<S: Service> {
 struct Listening<S: Service> {
     doors: Vec<(Rc<Listener>, JoinHandle<()>)>,
     slot: Rc<Slot<S>>,
+    /// What its sockets for datagrams serve, if it has any.
+    receiving: Option<Rc<Slot<S>>>,
 }
 
 async fn run<S: Service>(
@@ -434,41 +523,34 @@ impl<S: Service> Running<S> {
     fn apply(&self, plan: Plan<S>) -> Vec<JoinHandle<()>> {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
-        for (listen, sockets) in plan {
-            let binding = Binding {
+        for (listen, sockets, receivers) in plan {
+            let binding = Rc::new(Binding {
                 service: listen.service,
                 tls: listen.tls,
                 wrapper: listen.wrapper,
                 protocols: listen.protocols,
-            };
-            let settings = binding.service.settings();
-            let (probes, settings) = (settings.probes, settings.sockets);
-            if let Some(listening) = before.remove(&listen.addr) {
-                listening.slot.replace(binding);
-                for (listener, _) in &listening.doors {
-                    // If it fails, the kernel keeps the previous settings, or this is not a TCP socket.
-                    let _ = listener.probe(probes.as_ref());
-                    let _ = listener.set(&settings);
+            });
+            let mut listening = match before.remove(&listen.addr) {
+                Some(listening) => {
+                    listening.replace(&binding);
+                    listening
                 }
-                slots.insert(listen.addr, listening);
-                continue;
+                None => self.open(sockets, &binding),
+            };
+            match &listen.datagrams {
+                Some(datagrams) if !receivers.is_empty() => {
+                    let slot = Rc::new(Slot::new(binding));
+                    for receiver in receivers {
+                        let host = Host::new(slot.clone(), self.shared.clone());
+                        tokio::task::spawn_local((datagrams.serve)(receiver, host));
+                    }
+                    listening.receiving = Some(slot);
+                }
+                Some(_) => {}
+                None => listening.stop_receiving(&self.shared.worker),
             }
-            let slot = Rc::new(Slot::new(binding));
-            let listeners = sockets
-                .into_iter()
-                .filter_map(|socket| Listener::new(socket).ok());
-            let doors: Vec<_> = listeners
-                .map(|listener| {
-                    let _ = listener.probe(probes.as_ref());
-                    let _ = listener.set(&settings);
-                    let listener = Rc::new(listener);
-                    let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
-                    let task = tokio::task::spawn_local(accepting);
-                    (listener, task)
-                })
-                .collect();
-            if !doors.is_empty() {
-                slots.insert(listen.addr, Listening { doors, slot });
+            if !listening.doors.is_empty() || listening.receiving.is_some() {
+                slots.insert(listen.addr, listening);
             }
         }
         let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
@@ -476,8 +558,9 @@ impl<S: Service> Running<S> {
         self.shared.worker.slots.keep_back(listeners + 1);
         let closing: Vec<_> = before
             .into_values()
-            .map(|listening| {
+            .map(|mut listening| {
                 listening.slot.retire();
+                listening.stop_receiving(&self.shared.worker);
                 tokio::task::spawn_local(listening.close(self.shared.clone()))
             })
             .collect();
@@ -487,11 +570,34 @@ impl<S: Service> Running<S> {
         closing
     }
 
+    /// Begins to accept connections on new sockets.
+    fn open(&self, sockets: Vec<Socket>, binding: &Rc<Binding<S>>) -> Listening<S> {
+        let slot = Rc::new(Slot::new(binding.clone()));
+        let listeners = sockets
+            .into_iter()
+            .filter_map(|socket| Listener::new(socket).ok());
+        let doors = listeners
+            .map(|listener| {
+                set_options(&listener, binding.service.settings());
+                let listener = Rc::new(listener);
+                let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
+                let task = tokio::task::spawn_local(accepting);
+                (listener, task)
+            })
+            .collect();
+        Listening {
+            doors,
+            slot,
+            receiving: None,
+        }
+    }
+
     async fn drain(&self, grace: Duration) -> u64 {
         let worker = &self.shared.worker;
         worker.draining.set(true);
         let all = std::mem::take(&mut *self.slots.borrow_mut());
-        for (_, listening) in all {
+        for (_, mut listening) in all {
+            listening.stop_receiving(worker);
             listening.close(self.shared.clone()).await;
         }
         worker.timers.expire_all_idle();
@@ -505,7 +611,33 @@ impl<S: Service> Running<S> {
     }
 }
 
+/// Applies the socket options of the configuration. If that fails, the kernel keeps the previous ones, or this is not a
+/// TCP socket.
+fn set_options(listener: &Listener, settings: &Settings) {
+    let _ = listener.probe(settings.probes.as_ref());
+    let _ = listener.set(&settings.sockets);
+}
+
 impl<S: Service> Listening<S> {
+    /// Serves something else from now on.
+    fn replace(&self, binding: &Rc<Binding<S>>) {
+        self.slot.replace(binding.clone());
+        if let Some(receiving) = &self.receiving {
+            receiving.replace(binding.clone());
+        }
+        for (listener, _) in &self.doors {
+            set_options(listener, binding.service.settings());
+        }
+    }
+
+    /// Accepts no more connections over datagrams; those that are open end with their requests.
+    fn stop_receiving(&mut self, worker: &Worker) {
+        if let Some(slot) = self.receiving.take() {
+            slot.retire();
+            worker.timers.wake_idle();
+        }
+    }
+
     /// Stops accepting, except for connections already in the accept queue: closing would reset them.
     async fn close(self, shared: Rc<Shared<S>>) {
         for (_, task) in &self.doors {

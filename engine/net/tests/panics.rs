@@ -58,6 +58,7 @@ fn settings() -> Settings {
     Settings {
         h1: h1::Limits::default(),
         h2: h2::Limits::SERVER,
+        h3: sluice_net::Http3::default(),
         head_timeout: TIMEOUT,
         first_byte_timeout: TIMEOUT,
         client: ClientLimits::patient(TIMEOUT),
@@ -80,10 +81,12 @@ fn panics_during(name: &str, test: impl FnOnce(&dyn Fn() -> UnixStream)) -> u64 
         service: Arc::new(Fragile(settings())),
         tls: None,
         wrapper: None,
+        datagrams: None,
         protocols: Protocols {
             h1: true,
             h2: true,
             h2c: true,
+            h3: false,
         },
     };
     workers.apply(vec![listen]).unwrap();

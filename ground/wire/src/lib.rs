@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod fastcgi;
+pub mod glitch;
 pub mod h1;
 pub mod h2;
 pub mod h3;

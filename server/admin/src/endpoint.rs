@@ -112,6 +112,7 @@ impl Endpoint {
                 service: service.clone(),
                 tls: None,
                 wrapper: None,
+                datagrams: None,
                 protocols: Protocols::default(),
             })
             .collect();

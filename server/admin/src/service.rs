@@ -27,6 +27,7 @@ impl AdminService {
         let settings = Settings {
             h1: h1::Limits::default(),
             h2: h2::Limits::SERVER,
+            h3: sluice_net::Http3::default(),
             head_timeout: CLIENT_TIMEOUT,
             first_byte_timeout: CLIENT_TIMEOUT,
             client: ClientLimits::patient(CLIENT_TIMEOUT),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sluice_model::Server;
 use sluice_model::http::MinDataRate as Config;
 use sluice_net::limits::FIRST_HEAD_TIMEOUT;
-use sluice_net::{ClientLimits, Probes, Settings, SocketSettings};
+use sluice_net::{ClientLimits, Http3, Probes, Settings, SocketSettings};
 use sluice_policy::MinDataRate;
 use sluice_wire::{h1, h2};
 
@@ -61,6 +61,7 @@ pub fn settings(server: &Server, times: Times) -> Settings {
     Settings {
         h2: h2_limits(&limits),
         h1: limits,
+        h3: Http3::default(),
         head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
         first_byte_timeout: FIRST_HEAD_TIMEOUT,
         client: ClientLimits {

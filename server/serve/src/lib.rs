@@ -1,6 +1,7 @@
 //! The HTTP server: builds a running server from the model and runs each request through its routes. `sluice-net`
 //! manages sockets, `sluice-route` matches routes, `config/` parses configurations.
 
+mod alt_svc;
 pub mod explain;
 pub mod limits;
 mod listen;

@@ -11,10 +11,15 @@ use std::time::Duration;
 use sluice_certs::Challenges;
 use sluice_diag::Written;
 use sluice_model::{Config, Storage};
+use sluice_net::datagrams::Bound;
+use sluice_net::listener_wrapper::ListenerWrapper;
+use sluice_net::tls::Acceptor;
 use sluice_net::{
-    Conditions, ConnectionLimit, Listen, ListenAddr, Outlive, Protocols, SecondFile, Workers, clock,
+    Conditions, ConnectionLimit, DatagramProblem, DatagramTrouble, Datagrams, Listen, ListenAddr,
+    Outlive, Protocols, SecondFile, Workers, clock,
 };
 
+use crate::alt_svc::AltSvc;
 use crate::explain::Explainer;
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
@@ -30,7 +35,7 @@ use sluice_pipeline::settings::{Times, given, settings};
 use sluice_proxy::reverse_proxy::group::Shared;
 use sluice_server_nginx::handshakes::NginxHandshakes;
 use sluice_tls::protocols;
-use sluice_tls::{Https, LocalAuthorities, Purpose};
+use sluice_tls::{Https, LocalAuthorities, Prepared, Purpose};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -119,6 +124,30 @@ impl Server {
         }
     }
 
+    /// HTTP/3 is not served on an address, or not as well as it could be.
+    fn warn_of(&self, problem: &DatagramProblem) {
+        let log = &self.options.log;
+        match &problem.what {
+            DatagramTrouble::Bind(error) => {
+                let message = "HTTP/3 is not served: the UDP port cannot be bound";
+                let entry = log.warn("http", message);
+                entry
+                    .shown("address", &problem.addr)
+                    .shown("error", error)
+                    .send();
+            }
+            DatagramTrouble::SmallBuffers(bytes) => {
+                let message = "the receive buffer for HTTP/3 is small; bursts lose packets";
+                let entry = log.warn("http", message);
+                entry
+                    .shown("address", &problem.addr)
+                    .integer("bytes", *bytes as u64)
+                    .text("help", "sysctl -w net.core.rmem_max=4194304")
+                    .send();
+            }
+        }
+    }
+
     /// Switches to `config`; requests in flight finish on the configuration they began with. On error nothing changes.
     pub fn replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
         let done = self.try_replace(config, config_files);
@@ -157,10 +186,13 @@ impl Server {
         let plan_before = self.options.log.plan();
         let connections_max = connections_max(&self.options, &built);
         self.options.log.replace(built.plan);
-        if let Err(error) = self.workers.replace(built.listens, outlive(&self.config)) {
-            self.options.log.replace(plan_before);
-            let refusal = Refusal::new(error.to_string()).with_help(error.help());
-            return Err(vec![refusal]);
+        match self.workers.replace(built.listens, outlive(&self.config)) {
+            Ok(problems) => problems.iter().for_each(|problem| self.warn_of(problem)),
+            Err(error) => {
+                self.options.log.replace(plan_before);
+                let refusal = Refusal::new(error.to_string()).with_help(error.help());
+                return Err(vec![refusal]);
+            }
         }
         self.limit.set_max(connections_max);
         self.recorder.hub().set_http(built.metrics);
@@ -329,6 +361,7 @@ fn build(
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let Ok(plan) = &plan else { continue };
+        let addresses = addresses_of(name, server, &prepared, &mut refusals);
         let around = Around {
             config_files,
             recorder,
@@ -338,6 +371,7 @@ fn build(
             authorities: (purpose == Purpose::Serve).then_some(&authorities),
             keys: &keys,
             shared: &shared,
+            alt_svc: announcement(&addresses),
         };
         let site = build_site(server, &place, around);
         let wrapper = wrapper_of(server, &place, &mut refusals);
@@ -346,19 +380,12 @@ fn build(
             Ok(site) => {
                 let site = site.share();
                 sites.insert(name.clone(), site.clone());
-                for (addr, index) in listen_addrs(server, &place, &mut refusals) {
-                    let protocols = protocols_of(server, index, &place, &mut refusals);
-                    if let Some(owner) = owners.insert(addr.clone(), name.clone()) {
-                        let place = format!("{place}.listen[{index}]");
-                        refusals.push(at(&place, twice(&addr, &owner, name)));
+                for address in addresses {
+                    if let Some(owner) = owners.insert(address.addr.clone(), name.clone()) {
+                        let place = format!("{place}.listen[{}]", address.index);
+                        refusals.push(at(&place, twice(&address.addr, &owner, name)));
                     }
-                    listens.push(Listen {
-                        addr,
-                        service: site.clone(),
-                        tls: prepared.acceptor(name, protocols),
-                        wrapper: wrapper.clone(),
-                        protocols,
-                    });
+                    listens.push(address.listen(site.clone(), wrapper.clone()));
                 }
             }
         }
@@ -378,12 +405,74 @@ fn build(
     }
 }
 
+/// An address of a server, with what is served on it.
+struct Address {
+    addr: ListenAddr,
+    /// Its entry in `listen`.
+    index: usize,
+    protocols: Protocols,
+    tls: Option<Arc<dyn Acceptor>>,
+    /// HTTP/3.
+    datagrams: Option<Datagrams<Site>>,
+}
+
+impl Address {
+    fn listen(self, service: Arc<Site>, wrapper: Option<Arc<ListenerWrapper>>) -> Listen<Site> {
+        Listen {
+            addr: self.addr,
+            service,
+            tls: self.tls,
+            wrapper,
+            protocols: self.protocols,
+            datagrams: self.datagrams,
+        }
+    }
+}
+
+/// The addresses of a server with their protocols: HTTP/3 where there is TLS.
+fn addresses_of(
+    name: &str,
+    server: &sluice_model::Server,
+    prepared: &Prepared,
+    refusals: &mut Vec<Refusal>,
+) -> Vec<Address> {
+    let place = format!("apps.http.servers.{name}");
+    let addresses = listen_addrs(server, &place, refusals);
+    let addresses = addresses.into_iter().map(|(addr, index)| {
+        let protocols = protocols_of(server, index, &place, refusals);
+        let tls = prepared.acceptor(name, protocols);
+        let datagrams = (protocols.h3 && tls.is_some()).then(|| Datagrams {
+            serve: sluice_quic::serve,
+            bound: Bound::default(),
+        });
+        Address {
+            addr,
+            index,
+            protocols,
+            tls,
+            datagrams,
+        }
+    });
+    addresses.collect()
+}
+
+/// What a server announces to clients.
+fn announcement(addresses: &[Address]) -> AltSvc {
+    let mut alt_svc = AltSvc::default();
+    for address in addresses {
+        if let (Some(datagrams), Some(port)) = (&address.datagrams, address.addr.port()) {
+            alt_svc.add(port, datagrams.bound.clone());
+        }
+    }
+    alt_svc
+}
+
 /// The listener wrapper of a server, if it has one.
 fn wrapper_of(
     server: &sluice_model::Server,
     place: &str,
     refusals: &mut Vec<Refusal>,
-) -> Option<Arc<sluice_net::listener_wrapper::ListenerWrapper>> {
+) -> Option<Arc<ListenerWrapper>> {
     let wrapper = listener_wrapper::build(server, Speaks::of(server));
     wrapper.unwrap_or_else(|refusal| {
         refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
@@ -516,6 +605,8 @@ struct Around<'a> {
     keys: &'a Keys<'a>,
     /// What the handlers of all servers share.
     shared: &'a Slots,
+    /// What the server announces.
+    alt_svc: AltSvc,
 }
 
 fn build_site(
@@ -547,6 +638,11 @@ fn build_site(
         Some(servers) => servers.settings(&settings),
         None => (settings, None),
     };
+    // An nginx.conf says itself what it announces.
+    let alt_svc = match rules.program.virtual_servers {
+        Some(_) => AltSvc::default(),
+        None => around.alt_svc,
+    };
     Ok(Site {
         rules,
         settings,
@@ -554,6 +650,7 @@ fn build_site(
         access,
         recorder: around.recorder.clone(),
         challenges: around.challenges.clone(),
+        alt_svc,
     })
 }
 

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
 
+use crate::alt_svc::AltSvc;
 use sluice_certs::Challenges;
 use sluice_message::{ConnInfo, FieldId, FixedField, Method, Moment, Status, Version};
 use sluice_model::Server;
@@ -42,6 +43,8 @@ pub struct Site {
     pub(crate) recorder: Arc<Recorder>,
     /// ACME challenges in progress.
     pub(crate) challenges: Arc<Challenges>,
+    /// The announcement of HTTP/3.
+    pub(crate) alt_svc: AltSvc,
 }
 
 /// The rules that produce responses. They do not count or log.
@@ -91,6 +94,7 @@ impl Site {
             exchange.context.metrics = Marks::counted();
         }
         Rules::prepare(exchange);
+        self.alt_svc.announce(exchange);
     }
 
     /// Responds to an ACME HTTP challenge. This comes before everything in the configuration, so that redirects and

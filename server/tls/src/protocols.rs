@@ -5,6 +5,14 @@ use sluice_net::Protocols;
 
 use sluice_pipeline::refusal::Refusal;
 
+/// The versions where none are named: Caddy's.
+const USUAL: Protocols = Protocols {
+    h1: true,
+    h2: true,
+    h2c: false,
+    h3: true,
+};
+
 /// The versions enabled on the listen entry `index`: its own, or else those of the server.
 pub fn on_entry(server: &Server, index: usize) -> Result<Protocols, Refusal> {
     let own = server.listen_protocols.get(index).and_then(Option::as_ref);
@@ -14,34 +22,27 @@ pub fn on_entry(server: &Server, index: usize) -> Result<Protocols, Refusal> {
 /// Parses a list of versions; an empty list means the default versions.
 fn read(names: &[String]) -> Result<Protocols, Refusal> {
     if names.is_empty() {
-        return Ok(Protocols::default());
+        return Ok(USUAL);
     }
     let mut protocols = Protocols {
         h1: false,
         h2: false,
         h2c: false,
+        h3: false,
     };
     for name in names {
         match name.as_str() {
             "h1" => protocols.h1 = true,
             "h2" => protocols.h2 = true,
             "h2c" => protocols.h2c = true,
-            // Clients that offer HTTP/3 support the other versions as well.
-            "h3" => {}
+            "h3" => protocols.h3 = true,
             other => {
                 return Err(Refusal::new(format!("unknown protocol `{other}`"))
                     .with_help("the protocols are `h1`, `h2`, `h2c` and `h3`"));
             }
         }
     }
-    if protocols.h1 || protocols.h2 || protocols.h2c {
-        Ok(protocols)
-    } else {
-        Err(Refusal::not_yet(
-            "speaking nothing but HTTP/3",
-            "add `h1` and `h2` to `protocols`",
-        ))
-    }
+    Ok(protocols)
 }
 
 /// The ALPN protocols to offer: those in the configuration, or else the defaults, without those that are disabled.
@@ -79,9 +80,10 @@ mod tests {
         assert_eq!(spoken(0), (true, false, true));
         assert_eq!(spoken(1), (false, true, false));
         assert_eq!(spoken(2), (true, false, true));
-        assert_eq!(on_entry(&Server::default(), 0), Ok(Protocols::default()));
-        assert_eq!(read(&words("h3 h1 h2")), Ok(Protocols::default()));
-        assert!(read(&words("h3")).unwrap_err().message.contains("HTTP/3"));
+        assert_eq!(on_entry(&Server::default(), 0), Ok(USUAL));
+        assert_eq!(read(&words("h3 h1 h2")), Ok(USUAL));
+        let only = read(&words("h3")).unwrap();
+        assert!(only.h3 && !only.uses_connections());
         assert!(read(&words("spdy")).unwrap_err().message.contains("spdy"));
     }
 

@@ -13,7 +13,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("config", &["caddyfile", "nginx"]),
     (
         "engine",
-        &["net", "upstream", "dns", "certs", "cache", "python"],
+        &["net", "upstream", "dns", "certs", "cache", "python", "quic"],
     ),
     (
         "server",

@@ -80,7 +80,7 @@ impl<S: Service> Connection<S> {
 }
 
 /// The start time of a request: exact if its duration is logged, else the time of the last sweep.
-pub(super) fn start_of(settings: &Settings, clock: &clock::Clock) -> sluice_message::Moment {
+pub(crate) fn start_of(settings: &Settings, clock: &clock::Clock) -> sluice_message::Moment {
     if settings.exact_times {
         clock::now()
     } else {

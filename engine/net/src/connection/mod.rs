@@ -34,7 +34,11 @@ use crate::worker::Worker;
 use interim_responses::Ahead;
 
 pub(crate) use body::Unread;
-pub(crate) use shared::{Open, Shared};
+pub(crate) use head::start_of;
+pub(crate) use send::SendTimeouts;
+pub(crate) use serve_response::{Asker, response};
+pub use shared::Open;
+pub(crate) use shared::Shared;
 pub(crate) use wrapped_connection::enter;
 
 /// The socket of a connection and its input, shared with the reader of a request body.
@@ -69,15 +73,6 @@ impl Drop for Link {
     }
 }
 
-/// A request in progress on a connection, until it is dropped.
-pub(crate) struct Underway<'a>(&'a Link);
-
-impl Drop for Underway<'_> {
-    fn drop(&mut self) {
-        self.0.requests.end();
-    }
-}
-
 /// The state of the current request body.
 pub(crate) enum BodyState {
     /// Read to its end, or absent: the input continues with the next request.
@@ -106,12 +101,6 @@ impl Link {
         let weak: Weak<Link> = Rc::downgrade(&link);
         link.number.set(link.worker.retirement.add(weak));
         link
-    }
-
-    /// Notes a request, until the returned value is dropped.
-    pub(crate) fn underway(&self) -> Underway<'_> {
-        self.requests.begin(self.worker.retirement.generation());
-        Underway(self)
     }
 
     fn is_lent(&self) -> bool {
@@ -370,7 +359,10 @@ fn poll_step(
 }
 
 /// A pooled or new exchange for the next request of a connection.
-fn take_exchange<S: Service>(shared: &Shared<S>, info: &Rc<ConnInfo>) -> Box<Exchange<S::Context>> {
+pub(crate) fn take_exchange<S: Service>(
+    shared: &Shared<S>,
+    info: &Rc<ConnInfo>,
+) -> Box<Exchange<S::Context>> {
     if let Some(mut exchange) = shared.exchanges.borrow_mut().pop() {
         exchange.conn = info.clone();
         return exchange;

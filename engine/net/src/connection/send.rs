@@ -40,13 +40,13 @@ pub(super) enum Sending<'a> {
 
 /// Limits on the time a client may take to receive a response.
 #[derive(Clone, Copy)]
-pub(super) struct SendTimeouts {
+pub(crate) struct SendTimeouts {
     /// Maximum time without progress.
-    pub(super) idle: Duration,
+    pub(crate) idle: Duration,
     /// The minimum data rate.
-    pub(super) min_rate: Option<MinDataRate>,
+    pub(crate) min_rate: Option<MinDataRate>,
     /// Deadline for the whole response, if there is one.
-    pub(super) until: Option<Moment>,
+    pub(crate) until: Option<Moment>,
 }
 
 /// The result of sending, and how much was written to the kernel.

@@ -15,7 +15,7 @@ use crate::sys::prefetch::Lines;
 use crate::worker::Worker;
 
 /// The recipient of a response: an HTTP/1 connection or an HTTP/2 stream.
-pub(super) trait Asker {
+pub(crate) trait Asker {
     /// Sends an interim response.
     fn send_interim(&self, interim: &Interim);
 
@@ -24,7 +24,7 @@ pub(super) trait Asker {
 }
 
 /// Runs the service to produce a response or to refuse the request. A panic in it ends this request with 500.
-pub(super) async fn response<S: Service>(
+pub(crate) async fn response<S: Service>(
     service: &S,
     exchange: &mut Exchange<S::Context>,
     refused: Option<&Refused<'_>>,

@@ -40,7 +40,7 @@ impl<S: Service> Shared<S> {
 }
 
 /// An open connection of a worker; dropping it, also during a panic, decrements the counter.
-pub(crate) struct Open(
+pub struct Open(
     Rc<Worker>,
     #[expect(dead_code, reason = "held to be counted")] (Entered, ConnectionSlot),
 );

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub mod code;
+pub mod datagrams;
 pub mod files;
 pub mod identity;
 pub mod inherited;

@@ -6,7 +6,11 @@ use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 
+use std::sync::Arc;
+
 use sluice_message::TlsInfo;
+
+use super::ConfigChoice;
 
 /// Creates sessions for accepted connections.
 pub trait Acceptor: Send + Sync {
@@ -18,6 +22,11 @@ pub trait Acceptor: Send + Sync {
     fn accept_at(&self, ends: Ends) -> Box<dyn Session> {
         let _ = ends;
         self.accept()
+    }
+
+    /// What selects the configuration of a session, for QUIC, which has no records; `None` if it cannot be had.
+    fn config_choice(&self) -> Option<Arc<dyn ConfigChoice>> {
+        None
     }
 }
 

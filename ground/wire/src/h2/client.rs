@@ -8,11 +8,11 @@ use sluice_message::{Fields, Moment, RequestHead, ResponseHead, Unfit, Version};
 use super::conn::{Conn, Ending, Step};
 use super::error::{Closed, ErrorCode, Reason};
 use super::event::StreamGone;
-use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL, WINDOW_MAX};
 use super::reader::Chunk;
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, Phase, Side, StreamId};
+use crate::glitch::cost;
 use crate::h1::BodyFraming;
 use crate::sections::{Asked, End, HeadFault, ResponseReader, encode_request};
 

@@ -12,12 +12,12 @@ use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{
     FRAME_HEAD_LEN, FrameHead, FrameKind, encode_goaway, encode_ping, encode_word, flags,
 };
-use super::glitch::{Budget, Mood};
 use super::hpack::{Decoded, Decoder, Encoder};
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL, WINDOW_MAX};
 use super::reader::{Chunk, Reader};
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, Phase, Side, Stream, StreamId, Streams};
+use crate::glitch::{Budget, Mood};
 use crate::sections::{End, Priority, URGENCIES, encode_trailers};
 
 /// One end of a connection, whichever.

@@ -69,7 +69,7 @@ pub enum FirstFrame {
 
 impl Limits {
     /// Those of heads.
-    pub(super) fn heads(&self) -> HeadLimits {
+    pub fn heads(&self) -> HeadLimits {
         HeadLimits {
             section_bytes_max: self.header_list_bytes_max,
             fields_max: self.fields_max,

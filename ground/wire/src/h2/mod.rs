@@ -16,7 +16,6 @@ mod error;
 mod event;
 mod flow;
 mod frame;
-mod glitch;
 pub mod hpack;
 mod limits;
 mod reader;

@@ -8,11 +8,11 @@ use super::closed::Past;
 use super::conn::{Conn, Step};
 use super::error::{Closed, ErrorCode, Reason};
 use super::event::{Event, Received, StreamGone};
-use super::glitch::cost;
 use super::limits::{FRAME_BYTES_MAX, Limits, WINDOW_INITIAL};
 use super::reader::Chunk;
 use super::settings::{Role, Settings};
 use super::stream::{Inbound, Left, Outbound, StreamId};
+use crate::glitch::cost;
 use crate::h1::BodyFraming;
 use crate::sections::{End, Priority, RequestReader, encode_interim, encode_response};
 

@@ -4,11 +4,11 @@ use super::closed::Past;
 use super::conn::{Conn, Ending, GOODBYE, Step};
 use super::error::{ErrorCode, Reason};
 use super::frame::{FrameHead, FrameKind, encode_ping, flags};
-use super::glitch::cost;
 use super::limits::PRIORITIES_AHEAD_MAX;
 use super::reader::{Chunk, Frame, Whole};
 use super::settings::Role;
 use super::stream::{Inbound, Outbound, Phase, Side, Stream, StreamId};
+use crate::glitch::cost;
 use crate::sections::{End, Priority, TrailerReader};
 
 impl Conn {

@@ -84,6 +84,7 @@ fn site() -> Site {
         access: None,
         recorder: Arc::new(Recorder::new(Log::silent(), 1)),
         challenges: Arc::default(),
+        alt_svc: crate::alt_svc::AltSvc::default(),
     }
 }
 
@@ -110,6 +111,7 @@ fn a_panic_ends_one_connection_only() {
         service: site.clone(),
         tls: None,
         wrapper: None,
+        datagrams: None,
         protocols: Protocols::default(),
     };
     workers.apply(vec![listen]).expect("the port is free");

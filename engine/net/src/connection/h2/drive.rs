@@ -9,31 +9,27 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sluice_message::{FieldId, Method, RequestHead, Version};
+use sluice_message::Version;
 use sluice_policy::Pace;
 use sluice_policy::data_rate::Verdict;
-use sluice_wire::h1::{BodyFraming, Expectation};
-use sluice_wire::h2::{
-    Closed, Connect, End, ErrorCode, Event, HeadFault, Reason, RequestFacts, Side, StreamId,
-};
+use sluice_wire::h2::{Closed, End, ErrorCode, Event, Reason, Side, StreamId};
 
-use super::body::StreamBody;
-use super::mux::{Gone, Mux, WaitsFor};
-use super::ready::{Ready, SLOTS, Woken};
-use super::streams::{Home, Place, Places, Start};
-use crate::body::RequestBody;
-use crate::connection::head::start_of;
+use super::mux::Mux;
 use crate::connection::{Connection, take_exchange};
 use crate::limits::{
     DRAIN_TIMEOUT, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
 };
-use crate::service::{Came, Exchange, Service, Settings};
+use crate::multiplexed::{
+    self, Gone, HeadRead, Home, Over as StreamOver, Place, Places, Ready, SLOTS, Start, WaitsFor,
+    Woken,
+};
+use crate::service::{Exchange, Service, Settings};
 use crate::timer::Timer;
 
 /// The driver of one connection. `F` is the future of a stream, `M` creates it.
 pub(super) struct Drive<'c, S: Service, F, M> {
     connection: &'c Connection<S>,
-    home: Rc<Home<S>>,
+    home: Rc<Home<S, Mux>>,
     mux: Rc<Mux>,
     make: M,
     /// Stream work, by slot.
@@ -135,10 +131,10 @@ impl From<&Settings> for Times {
 impl<'c, S, F, M> Drive<'c, S, F, M>
 where
     S: Service,
-    F: Future<Output = ErrorCode> + 'static,
-    M: Fn(Start<S>) -> F,
+    F: Future<Output = StreamOver> + 'static,
+    M: Fn(Start<S, Mux>) -> F,
 {
-    pub(super) fn new(connection: &'c Connection<S>, home: Rc<Home<S>>, make: M) -> Self {
+    pub(super) fn new(connection: &'c Connection<S>, home: Rc<Home<S, Mux>>, make: M) -> Self {
         let worker = &connection.link.worker;
         let leave = worker.timers.timer();
         leave.set_for_drain();
@@ -151,7 +147,7 @@ where
         drop(binding);
         Drive {
             connection,
-            mux: home.mux.clone(),
+            mux: home.carrier.clone(),
             home,
             make,
             works: Vec::new(),
@@ -282,8 +278,8 @@ where
 
     fn heed(&mut self, event: Event<'_>) {
         match event {
-            Event::Head { id, end, facts } => self.begin(id, end, Some(&facts), None),
-            Event::Refused { id, fault, end } => self.begin(id, end, None, Some(fault)),
+            Event::Head { id, end, facts } => self.begin(id, end, Ok(&facts)),
+            Event::Refused { id, fault, end } => self.begin(id, end, Err(fault)),
             Event::Data { id, data, end } => self.mux.arrived(id, data, end),
             Event::Trailers { id, fields } => self.mux.ended(id, fields),
             Event::Reset { id, by, .. } => {
@@ -299,57 +295,18 @@ where
     }
 
     /// Starts a request. Its head is in the spare exchange unless the codec refused it.
-    fn begin(
-        &mut self,
-        id: StreamId,
-        end: End,
-        facts: Option<&RequestFacts>,
-        fault: Option<HeadFault>,
-    ) {
-        let status = fault.and_then(HeadFault::status);
-        let is_served = fault.is_none() || status.is_some();
-        let Some(mut exchange) = self.spare.take_if(|_| is_served) else {
+    fn begin(&mut self, id: StreamId, end: End, head: HeadRead<'_>) {
+        let is_served = head.map_or_else(|fault| fault.status().is_some(), |_| true);
+        let Some(exchange) = self.spare.take_if(|_| is_served) else {
             // The codec resets a stream without a response.
             return self.mux.server.borrow_mut().release(id);
         };
         self.mux.begin(id, end);
         let binding = self.connection.slot.binding();
-        let settings = binding.service.settings_for(&self.connection.info);
-        let clock = &self.connection.link.worker.clock;
-        exchange.started = start_of(settings, clock);
-        exchange.came = Came::default();
-        exchange.close = false;
-        let requests = &exchange.conn.facts.requests;
-        requests.set(requests.get() + 1);
-        let is_last = settings.client.ends(&exchange.conn, clock.coarse());
-        exchange.res.clear();
-        exchange.inline.clear();
-        let connect = facts.map_or(Connect::No, |facts| facts.connect);
-        if connect == Connect::WebSocket {
-            ask_as_in_http1(&mut exchange.req);
-        }
-        if let Some(facts) = facts.filter(|_| !end.is_here() && connect == Connect::No) {
-            let length = match facts.body {
-                BodyFraming::Length(length) => Some(length),
-                BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => None,
-            };
-            let awaits = facts.expectation == Expectation::Continue;
-            let client = &settings.client;
-            let body = StreamBody::new(self.mux.clone(), id, length, awaits, client);
-            exchange.body = RequestBody::Stream(Box::new(body));
-        }
-        if fault.is_some() {
-            exchange.req.clear();
-            exchange.req.version = Version::Http2;
-        }
-        let refused = status.zip(fault);
-        let future = (self.make)(Start {
-            id,
-            exchange,
-            binding,
-            connect,
-            refused,
-        });
+        let of_stream = (id, head, end);
+        let (start, is_last) =
+            multiplexed::prepare(&self.mux, binding, exchange, of_stream, Version::Http2);
+        let future = (self.make)(start);
         while self.works.len() <= id.slot() {
             self.works.push(Work {
                 waker: None,
@@ -425,20 +382,20 @@ where
             Some(future) => future.poll(&mut cx),
             None => Poll::Pending,
         }));
-        let code = match polled {
+        let over = match polled {
             Ok(Poll::Pending) => return,
-            Ok(Poll::Ready(code)) => code,
+            Ok(Poll::Ready(over)) => over,
             // The exchange is discarded, so a partial change is never visible.
             Err(_) => {
                 self.connection.link.worker.counters.panics.up();
-                ErrorCode::INTERNAL_ERROR
+                StreamOver::Failed
             }
         };
         let place = work.future.take();
         if let Some(place) = place {
             self.places.give_back(place);
         }
-        self.mux.end_slot(slot, code);
+        self.mux.end_slot(slot, over);
         if self.home.is_closing.get() {
             self.drain();
         }
@@ -657,11 +614,4 @@ where
         self.works = Vec::new();
         self.mux.shrink();
     }
-}
-
-/// Rewrites a WebSocket request (RFC 8441) as in HTTP/1.1, for matchers and handlers; `send` adapts the response.
-fn ask_as_in_http1(head: &mut RequestHead) {
-    head.method = Method::Get;
-    head.fields.push(FieldId::Connection, b"Upgrade");
-    head.fields.push(FieldId::Upgrade, b"websocket");
 }

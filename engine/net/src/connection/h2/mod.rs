@@ -1,22 +1,19 @@
 //! The life cycle of an HTTP/2 connection. Frames are left to `sluice-wire`; the submodules contain the parts.
 
-mod body;
+mod carrier;
 mod drive;
 mod mux;
-mod ready;
-mod send;
-mod streams;
-mod tunnel;
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 
 use super::{Connection, linger};
+use crate::multiplexed::host::Host;
+use crate::multiplexed::{Home, serve as serve_stream};
 use crate::service::Service;
 use drive::{Drive, Over};
 use mux::Mux;
-use streams::Home;
 
 /// Serves all requests of an HTTP/2 connection until it ends. Bytes already read are in the link's input.
 pub(super) async fn serve<S: Service>(connection: &Connection<S>) {
@@ -29,11 +26,11 @@ pub(super) async fn serve<S: Service>(connection: &Connection<S>) {
     );
     drop(binding);
     let home = Rc::new(Home {
-        mux: Rc::new(mux),
-        shared: connection.shared.clone(),
+        carrier: Rc::new(mux),
+        host: Host::new(connection.slot.clone(), connection.shared.clone()),
         is_closing: Cell::new(false),
     });
-    let make = |start| streams::serve(home.clone(), start);
+    let make = |start| serve_stream(home.clone(), start);
     let mut drive = Drive::new(connection, home.clone(), make);
     let over = poll_fn(|cx| drive.poll(cx)).await;
     drop(drive);

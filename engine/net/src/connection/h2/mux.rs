@@ -9,10 +9,9 @@ use std::task::{Context, Waker};
 use sluice_message::{Fields, Moment};
 use sluice_wire::h2::{End, ErrorCode, Limits, Server, StreamId};
 
-use super::ready::{Ready, Woken};
 use crate::connection::Link;
-use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES, WINDOW_LEFT_MIN};
+use crate::multiplexed::{Gone, Moved, Over, Ready, Taken, WaitsFor, Woken};
 
 /// With less room than this in the output, a stream waits instead of sending a tiny DATA frame.
 const FRAME_BYTES_MIN: usize = 256;
@@ -28,10 +27,7 @@ pub(super) struct Mux {
     slots: RefCell<Vec<Slot>>,
     /// Number of open streams.
     open: Cell<usize>,
-    /// Data received and sent, of all streams: they share one connection, and a stream is not too slow because another
-    /// one goes first.
-    pub(super) received: Cell<u64>,
-    pub(super) sent: Cell<u64>,
+    pub(super) moved: Moved,
     /// When the connection's receive window was last almost used up by unread data.
     withheld_at: Cell<Moment>,
 }
@@ -66,49 +62,6 @@ enum Request {
     Gone(Gone),
 }
 
-/// Why a stream ended before its response was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
-    /// The client went away or reset the stream.
-    Closed,
-    /// The client violated the protocol on this stream.
-    Broken,
-}
-
-impl Gone {
-    /// The failure to record for the exchange.
-    pub(super) fn failure(self) -> Failure {
-        let kind = match self {
-            Gone::Closed => FailureKind::Closed,
-            Gone::Broken => FailureKind::Protocol,
-        };
-        Failure::new(Side::Client, kind)
-    }
-}
-
-/// What a stream waits for that the connection has to notice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum WaitsFor {
-    #[default]
-    Nothing,
-    /// A WINDOW_UPDATE from the client.
-    Window,
-    /// Room in the output.
-    Room,
-}
-
-/// The result of reading a request body.
-pub(super) enum Taken {
-    /// Content, moved to the reader's buffer.
-    Content,
-    /// The end, after all content was taken.
-    End(Option<Fields>),
-    /// Nothing yet.
-    Nothing,
-    /// Nothing more will come.
-    Gone(Gone),
-}
-
 impl Mux {
     pub(super) fn new(link: Rc<Link>, limits: &Limits) -> Mux {
         let server = Server::new(limits, true);
@@ -119,8 +72,7 @@ impl Mux {
             ready: RefCell::new(Ready::new(Waker::noop().clone())),
             slots: RefCell::new(Vec::new()),
             open: Cell::new(0),
-            received: Cell::new(0),
-            sent: Cell::new(0),
+            moved: Moved::default(),
             withheld_at: Cell::new(Moment::START),
         }
     }
@@ -176,7 +128,8 @@ impl Mux {
 
     /// Content of a request has arrived.
     pub(super) fn arrived(&self, id: StreamId, data: &[u8], end: End) {
-        self.received.set(self.received.get() + data.len() as u64);
+        let received = &self.moved.received;
+        received.set(received.get() + data.len() as u64);
         self.note_window();
         self.with(id, |slot| {
             if slot.request == Request::Unwanted {
@@ -349,8 +302,8 @@ impl Mux {
     }
 
     /// Ends a stream. If the client is still sending its request, it is asked to stop (RFC 9113, section 8.1); an
-    /// incomplete response is reset with `code`.
-    pub(super) fn end(&self, id: StreamId, code: ErrorCode) {
+    /// incomplete response is reset.
+    pub(super) fn end(&self, id: StreamId, over: Over) {
         let Some(slot) = self.with(id, std::mem::take) else {
             return;
         };
@@ -359,17 +312,23 @@ impl Mux {
         });
         self.open.set(self.open.get() - 1);
         let mut server = self.server.borrow_mut();
-        if code != ErrorCode::NO_ERROR && !matches!(slot.request, Request::Gone(_)) {
+        let code = match over {
+            Over::Complete => None,
+            Over::Cancelled => Some(ErrorCode::CANCEL),
+            // The code that Go's HTTP/2 server, and therefore Caddy, uses.
+            Over::Failed => Some(ErrorCode::INTERNAL_ERROR),
+        };
+        if let Some(code) = code.filter(|_| !matches!(slot.request, Request::Gone(_))) {
             server.reset(id, code);
         }
         server.release(id);
     }
 
     /// Like [`Mux::end`], for the stream in `slot`.
-    pub(super) fn end_slot(&self, slot: usize, code: ErrorCode) {
+    pub(super) fn end_slot(&self, slot: usize, over: Over) {
         let id = self.slots.borrow().get(slot).and_then(|known| known.id);
         if let Some(id) = id {
-            self.end(id, code);
+            self.end(id, over);
         }
     }
 

@@ -22,11 +22,14 @@ pub use connector::{
 };
 pub use pem_certificates::certificates_in;
 pub use second_opinion::{NameRule, SecondOpinion};
-pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
+pub use server::{ConfigChoice, Preparation, RustlsAcceptor, offered};
 pub use signatures::Signatures;
 
 use super::session::{Session, SessionError};
 use crate::limits::TLS_OUTPUT_BYTES_MAX;
+
+/// What the identifier of a session is derived with. RFC 5705, section 4: labels with this prefix need no registration.
+pub const SESSION_ID_LABEL: &[u8] = b"EXPERIMENTAL sluice session id";
 
 /// Input up to this size leaves the session's buffer at its smallest.
 const SMALL_INPUT_BYTES: usize = 4096;
@@ -94,9 +97,9 @@ impl Live {
     /// What the client offered, with an identifier of this session.
     fn offered(&self) -> Option<Box<Offered>> {
         let mut offered = self.offered.clone()?;
-        // RFC 5705, section 4: labels with this prefix need no registration.
-        let label = b"EXPERIMENTAL sluice session id";
-        let id = self.conn.export_keying_material([0; 32], label, None);
+        let id = self
+            .conn
+            .export_keying_material([0; 32], SESSION_ID_LABEL, None);
         offered.id = id.unwrap_or_default();
         Some(offered)
     }
@@ -241,7 +244,7 @@ impl io::Read for Nothing {
 }
 
 /// The suite's name in the IANA registry, which differs from rustls for TLS 1.3.
-fn iana_name(suite: CipherSuite) -> &'static str {
+pub fn iana_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
         CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",

@@ -65,6 +65,10 @@ impl Acceptor for RustlsAcceptor {
             stage: Stage::Sniff { held: Vec::new() },
         })
     }
+
+    fn config_choice(&self) -> Option<Arc<dyn ConfigChoice>> {
+        Some(self.choice.clone())
+    }
 }
 
 struct ServerSession {
@@ -346,7 +350,7 @@ impl ServerSession {
 }
 
 /// What a client offers, as far as it is recorded.
-fn offered(hello: &ClientHello<'_>) -> Offered {
+pub fn offered(hello: &ClientHello<'_>) -> Offered {
     fn numbers<T: Copy + Into<u16>>(list: &[T]) -> Vec<u16> {
         let kept = list.iter().take(TLS_OFFERS_MAX);
         kept.map(|one| (*one).into()).collect()

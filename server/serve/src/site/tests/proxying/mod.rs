@@ -125,12 +125,14 @@ fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
         access: None,
         recorder: Arc::new(Recorder::new(Log::silent(), 1)),
         challenges: Arc::default(),
+        alt_svc: crate::alt_svc::AltSvc::default(),
     };
     Listen {
         addr: ListenAddr::Tcp(address),
         service: Arc::new(site),
         tls: None,
         wrapper: None,
+        datagrams: None,
         protocols: Protocols::default(),
     }
 }

@@ -9,7 +9,7 @@
 use sluice_message::Moment;
 
 /// What frames cost, in points.
-pub(super) mod cost {
+pub mod cost {
     /// The peer resets a stream before its response is complete.
     pub const RESET: u32 = 16;
     /// The peer makes us reset a stream.
@@ -51,7 +51,7 @@ const UPDATES_SAVED_MAX: u32 = 64 * 1024;
 
 /// The points used so far.
 #[derive(Clone, Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     used: u32,
     max: u32,
     updates: u32,
@@ -60,7 +60,8 @@ pub(super) struct Budget {
 
 /// What a budget says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mood {
+pub enum Mood {
+    /// All is well.
     Calm,
     /// Three quarters are used.
     Annoyed,
@@ -69,6 +70,7 @@ pub(super) enum Mood {
 }
 
 impl Budget {
+    /// A budget of `max` points.
     pub fn new(max: u32) -> Budget {
         Budget {
             used: 0,
@@ -78,10 +80,12 @@ impl Budget {
         }
     }
 
+    /// The points used so far.
     pub fn used(&self) -> u32 {
         self.used
     }
 
+    /// Charges `points`.
     pub fn charge(&mut self, points: u32) -> Mood {
         self.used = self.used.saturating_add(points);
         if self.used >= self.max {

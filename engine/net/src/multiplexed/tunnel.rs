@@ -1,4 +1,4 @@
-//! A stream that became a tunnel (RFC 8441): copies data between the stream and another connection, in both directions.
+//! A stream that became a tunnel (RFC 8441, RFC 9220): copies data between the stream and another connection, in both directions.
 //! The handler decides whether a request may become a tunnel.
 
 use std::future::poll_fn;
@@ -6,22 +6,22 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use sluice_wire::h2::{End, StreamId};
+use sluice_wire::sections::End;
 
-use super::body::StreamBody;
-use super::mux::Mux;
+use super::{Carrier, StreamBody};
 use crate::body::BodyStream;
+use crate::buffers::Buffers;
 use crate::failure::{Failure, Side};
 use crate::tunnel::{Peer, Span, Stage, State, Tunnel};
 
 /// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or a time limit
 /// of the tunnel is reached. Returns the number of bytes sent to the client.
-pub(super) async fn join(
-    mux: &Rc<Mux>,
-    id: StreamId,
+pub async fn join<M: Carrier>(
+    carrier: &Rc<M>,
+    id: M::Id,
     tunnel: Tunnel,
 ) -> (Result<(), Failure>, u64) {
-    let worker = &mux.link.worker;
+    let worker = carrier.worker();
     let Tunnel {
         mut peer,
         received,
@@ -34,7 +34,7 @@ pub(super) async fn join(
         request: _,
     } = tunnel;
     let mut up = Up {
-        body: StreamBody::for_tunnel(mux.clone(), id),
+        body: StreamBody::for_tunnel(carrier.clone(), id),
         stage: Stage::Open,
         unsent: 0,
         moved: 0,
@@ -49,7 +49,7 @@ pub(super) async fn join(
     let mut span = Span::new(worker, lifetime, idle, notice);
     let done = poll_fn(|cx| {
         let upward = up.poll(&mut *peer, cx)?;
-        let downward = down.poll(mux, id, &mut *peer, cx)?;
+        let downward = down.poll(&**carrier, id, &mut *peer, cx)?;
         if upward.is_ready() && downward.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -66,15 +66,15 @@ pub(super) async fn join(
 }
 
 /// The direction from the client.
-struct Up {
-    body: StreamBody,
+struct Up<M: Carrier> {
+    body: StreamBody<M>,
     stage: Stage,
     /// The length of the received data that the sink did not accept.
     unsent: usize,
     moved: u64,
 }
 
-impl Up {
+impl<M: Carrier> Up<M> {
     /// Copies data. Ready when the client has ended its direction and the end was sent to the sink.
     fn poll(&mut self, sink: &mut dyn Peer, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.stage == Stage::Open {
@@ -136,26 +136,23 @@ impl Down {
     }
 
     /// Copies data. Ready when the source has ended and the end was sent to the client.
-    fn poll(
+    fn poll<M: Carrier>(
         &mut self,
-        mux: &Mux,
-        id: StreamId,
+        carrier: &M,
+        id: M::Id,
         source: &mut dyn Peer,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         loop {
-            if let Some(gone) = mux.gone(id) {
+            if let Some(gone) = carrier.gone(id) {
                 return Poll::Ready(Err(gone.failure()));
             }
             let end = End::here_if(self.stage == Stage::Ending);
             if self.sent < self.buf.len() || end.is_here() {
-                let mut server = mux.server.borrow_mut();
-                let sent = server.send_data(id, &self.buf[self.sent..], end);
-                drop(server);
-                match sent {
-                    Err(_) => return Poll::Ready(Err(super::mux::Gone::Closed.failure())),
+                match carrier.send_data(id, &self.buf[self.sent..], end) {
+                    Err(gone) => return Poll::Ready(Err(gone.failure())),
                     Ok(0) if !end.is_here() => {
-                        mux.await_room(id);
+                        carrier.await_room(id);
                         return Poll::Pending;
                     }
                     Ok(count) => {
@@ -171,18 +168,17 @@ impl Down {
                 return Poll::Ready(Ok(()));
             }
             if self.sent == self.buf.len() {
-                ready!(self.poll_fill(mux, source, cx))?;
+                ready!(self.poll_fill(&carrier.worker().buffers, source, cx))?;
             }
         }
     }
 
     fn poll_fill(
         &mut self,
-        mux: &Mux,
+        buffers: &Buffers,
         source: &mut dyn Peer,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
-        let buffers = &mux.link.worker.buffers;
         self.buf.clear();
         self.sent = 0;
         if self.buf.capacity() == 0 {

@@ -1,4 +1,4 @@
-//! The request body of one HTTP/2 stream, read by the handler. Received data waits in the connection, bounded by the
+//! The request body of one stream, read by the handler. Received data waits in the connection, bounded by the
 //! flow-control window; consuming it here returns window to the client.
 
 use std::rc::Rc;
@@ -8,18 +8,17 @@ use std::time::Duration;
 use sluice_message::{Fields, Status};
 use sluice_policy::data_rate::Verdict;
 use sluice_policy::{MinDataRate, Pace};
-use sluice_wire::h2::StreamId;
 
-use super::mux::{Mux, Taken};
+use super::{Carrier, Taken};
 use crate::body::BodyStream;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::ClientLimits;
 use crate::timer::Timer;
 
 /// The body of a request.
-pub(super) struct StreamBody {
-    mux: Rc<Mux>,
-    id: StreamId,
+pub struct StreamBody<M: Carrier> {
+    carrier: Rc<M>,
+    id: M::Id,
     /// Data taken from the connection.
     buf: Vec<u8>,
     /// How much of it has been consumed.
@@ -46,16 +45,16 @@ enum Stage {
     Failed,
 }
 
-impl StreamBody {
+impl<M: Carrier> StreamBody<M> {
     /// The body that the client sends on the stream `id`.
-    pub(super) fn new(
-        mux: Rc<Mux>,
-        id: StreamId,
+    pub fn new(
+        carrier: Rc<M>,
+        id: M::Id,
         length: Option<u64>,
         awaits_continue: bool,
         client: &ClientLimits,
-    ) -> StreamBody {
-        let mut body = StreamBody::for_tunnel(mux, id);
+    ) -> Self {
+        let mut body = StreamBody::for_tunnel(carrier, id);
         body.left = length;
         body.idle_timeout = Some(client.body_idle_timeout);
         body.pace = Pace::new(client.min_rate);
@@ -66,11 +65,11 @@ impl StreamBody {
     }
 
     /// The data that the client sends on the stream `id` after it became a tunnel, without an idle timeout.
-    pub(super) fn for_tunnel(mux: Rc<Mux>, id: StreamId) -> StreamBody {
+    pub fn for_tunnel(carrier: Rc<M>, id: M::Id) -> Self {
         StreamBody {
             pace: Pace::new(None),
-            received: mux.received.get(),
-            mux,
+            received: carrier.moved().received.get(),
+            carrier,
             id,
             buf: Vec::new(),
             used: 0,
@@ -85,19 +84,19 @@ impl StreamBody {
     fn give_back(&mut self) {
         self.used = 0;
         let buf = std::mem::take(&mut self.buf);
-        self.mux.link.worker.buffers.give_back(buf);
+        self.carrier.worker().buffers.give_back(buf);
     }
 
     /// Content has arrived.
     fn note_arrival(&mut self) {
-        let mux = &self.mux;
+        let carrier = &self.carrier;
         let since = self.pace.waits_since();
-        if since.is_some_and(|since| mux.was_withheld(since)) {
+        if since.is_some_and(|since| carrier.was_withheld(since)) {
             self.pace.excuse();
         }
-        let received = mux.received.get();
+        let received = carrier.moved().received.get();
         let count = received - std::mem::replace(&mut self.received, received);
-        self.pace.moved(count, mux.link.worker.clock.coarse());
+        self.pace.moved(count, carrier.worker().clock.coarse());
     }
 
     /// Nothing has arrived: sends `100 Continue` if the client waits for it, and runs the idle timeout.
@@ -106,14 +105,13 @@ impl StreamBody {
         self.give_back();
         if self.stage == Stage::Expected {
             self.stage = Stage::Open;
-            let mut server = self.mux.server.borrow_mut();
-            // If the stream is gone, the sender of the response notices.
-            let _ = server.send_interim(self.id, Status::CONTINUE, &Fields::new());
+            self.carrier
+                .send_interim(self.id, Status::CONTINUE, &Fields::new());
         }
         let Some(idle_timeout) = self.idle_timeout else {
             return Poll::Pending;
         };
-        let worker = &self.mux.link.worker;
+        let worker = self.carrier.worker();
         if self.pace.wait(worker.clock.coarse()) == Verdict::TooSlow {
             worker.counters.requests_too_slow.up();
             self.stage = Stage::Failed;
@@ -129,7 +127,7 @@ impl StreamBody {
     }
 }
 
-impl BodyStream for StreamBody {
+impl<M: Carrier> BodyStream for StreamBody<M> {
     fn set_idle_timeout(&mut self, timeout: Duration) {
         if let Some(known) = &mut self.idle_timeout {
             *known = timeout;
@@ -150,7 +148,7 @@ impl BodyStream for StreamBody {
         if self.used == self.buf.len() && self.stage != Stage::Ended {
             self.buf.clear();
             self.used = 0;
-            match self.mux.take(self.id, &mut self.buf) {
+            match self.carrier.take(self.id, &mut self.buf) {
                 Taken::Content => {
                     self.stage = Stage::Open;
                     self.idle = None;
@@ -181,7 +179,7 @@ impl BodyStream for StreamBody {
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(count as u64);
         }
-        self.mux.consumed(self.id, count);
+        self.carrier.consumed(self.id, count);
     }
 
     fn trailers(&mut self) -> Option<Fields> {
@@ -189,12 +187,12 @@ impl BodyStream for StreamBody {
     }
 }
 
-impl Drop for StreamBody {
+impl<M: Carrier> Drop for StreamBody<M> {
     fn drop(&mut self) {
         let left = self.buf.len() - self.used;
         self.give_back();
         if self.stage != Stage::Ended {
-            self.mux.give_up(self.id, left);
+            self.carrier.give_up(self.id, left);
         }
     }
 }

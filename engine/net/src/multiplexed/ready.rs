@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 
 /// Number of stream slots.
-pub(super) const SLOTS: usize = 128;
+pub const SLOTS: usize = 128;
 
 const WORDS: usize = SLOTS / 64;
 
 /// The woken streams of one connection, and the task to wake for them.
-pub(super) struct Ready {
+pub struct Ready {
     words: [AtomicU64; WORDS],
     /// Whether the task is running and will check the set before it sleeps.
     awake: AtomicBool,
@@ -20,7 +20,7 @@ pub(super) struct Ready {
 
 impl Ready {
     /// An empty set, for a task that is running.
-    pub(super) fn new(task: Waker) -> Arc<Ready> {
+    pub fn new(task: Waker) -> Arc<Ready> {
         Arc::new(Ready {
             words: Default::default(),
             awake: AtomicBool::new(true),
@@ -29,18 +29,18 @@ impl Ready {
     }
 
     /// Whether `task` is the one that is woken.
-    pub(super) fn is_for(&self, task: &Waker) -> bool {
+    pub fn is_for(&self, task: &Waker) -> bool {
         self.task.will_wake(task)
     }
 
     /// A waker for the stream in `slot`.
-    pub(super) fn waker(self: &Arc<Self>, slot: usize) -> Waker {
+    pub fn waker(self: &Arc<Self>, slot: usize) -> Waker {
         let ready = self.clone();
         Waker::from(Arc::new(SlotWaker { ready, slot }))
     }
 
     /// Marks the stream in `slot` as woken. Also called from other threads.
-    pub(super) fn mark(&self, slot: usize) {
+    pub fn mark(&self, slot: usize) {
         self.words[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
         // Sequentially consistent, as in `sleep`: at least one of the two sees what the other has written.
         if !self.awake.load(Ordering::SeqCst) {
@@ -48,13 +48,20 @@ impl Ready {
         }
     }
 
+    /// Wakes the task, not for a stream.
+    pub fn rouse(&self) {
+        if !self.awake.load(Ordering::SeqCst) {
+            self.task.wake_by_ref();
+        }
+    }
+
     /// The task is running and need not be woken.
-    pub(super) fn rise(&self) {
+    pub fn rise(&self) {
         self.awake.store(true, Ordering::SeqCst);
     }
 
     /// The task is about to sleep; returns whether it may, that is, no stream is ready.
-    pub(super) fn sleep(&self) -> bool {
+    pub fn sleep(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
         self.is_empty()
     }
@@ -65,7 +72,7 @@ impl Ready {
     }
 
     /// Takes all woken streams.
-    pub(super) fn take(&self) -> Woken {
+    pub fn take(&self) -> Woken {
         let mut words = [0; WORDS];
         for (taken, word) in words.iter_mut().zip(&self.words) {
             if word.load(Ordering::Relaxed) != 0 {
@@ -93,35 +100,35 @@ impl Wake for SlotWaker {
 
 /// A set of woken streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Woken([u64; WORDS]);
+pub struct Woken([u64; WORDS]);
 
 impl Woken {
     /// Whether the set is empty.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
     /// Adds all of `others`.
-    pub(super) fn add(&mut self, others: Woken) {
+    pub fn add(&mut self, others: Woken) {
         for (word, other) in self.0.iter_mut().zip(others.0) {
             *word |= other;
         }
     }
 
     /// Takes the first one at or after `from`, wrapping around.
-    pub(super) fn take_from(&mut self, from: usize) -> Option<usize> {
+    pub fn take_from(&mut self, from: usize) -> Option<usize> {
         let found = self.first_from(from).or_else(|| self.first_from(0))?;
         self.remove(found);
         Some(found)
     }
 
     /// Removes `slot`, if present.
-    pub(super) fn remove(&mut self, slot: usize) {
+    pub fn remove(&mut self, slot: usize) {
         self.0[slot / 64] &= !(1 << (slot % 64));
     }
 
     /// All slots in the set, in ascending order.
-    pub(super) fn slots(self) -> impl Iterator<Item = usize> {
+    pub fn slots(self) -> impl Iterator<Item = usize> {
         let mut left = self;
         std::iter::from_fn(move || left.take_from(0))
     }

@@ -10,12 +10,11 @@ use sluice_message::{FieldId, Method, Status};
 use sluice_policy::Pace;
 use sluice_policy::data_rate::Verdict;
 use sluice_wire::h1::BodyFraming;
-use sluice_wire::h2::{Connect, End, ErrorCode, StreamId};
+use sluice_wire::sections::{Connect, End};
 
-use super::mux::{Gone, Mux, WaitsFor};
-use super::tunnel;
+use super::{Carrier, Gone, NotSent, Over, WaitsFor, tunnel};
 use crate::body::{Body, BodyStream, FileSlice};
-use crate::connection::send::SendTimeouts;
+use crate::connection::SendTimeouts;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::{Ending, Exchange};
 use crate::sys::files::append_at;
@@ -23,9 +22,9 @@ use crate::timer::Timer;
 use crate::tunnel::Tunnel;
 
 /// Sends the response of one stream.
-pub(super) struct Sender<'a> {
-    mux: &'a Rc<Mux>,
-    id: StreamId,
+pub struct Sender<'a, M: Carrier> {
+    carrier: &'a Rc<M>,
+    id: M::Id,
     connect: Connect,
     timeouts: SendTimeouts,
     /// Runs while the client accepts nothing; few responses need it.
@@ -36,41 +35,37 @@ pub(super) struct Sender<'a> {
     /// The connection's count of sent bytes when it was last checked.
     sent: u64,
     /// Body bytes passed to the codec.
-    pub(super) content_sent: u64,
+    pub content_sent: u64,
     /// Size of the head in bytes, once it was passed to the codec.
-    pub(super) head_sent: u64,
+    pub head_sent: u64,
 }
 
 /// How sending ended: for the record, and for the stream.
-pub(super) struct Sent {
-    pub(super) ending: Ending,
-    /// The error code of RST_STREAM if the stream has not ended.
-    pub(super) code: ErrorCode,
+pub struct Sent {
+    /// How the exchange ended.
+    pub ending: Ending,
+    /// How the stream ended.
+    pub over: Over,
 }
 
-impl<'a> Sender<'a> {
-    pub(super) fn new(
-        mux: &'a Rc<Mux>,
-        id: StreamId,
-        timeouts: SendTimeouts,
-        connect: Connect,
-    ) -> Sender<'a> {
+impl<'a, M: Carrier> Sender<'a, M> {
+    pub fn new(carrier: &'a Rc<M>, id: M::Id, timeouts: SendTimeouts, connect: Connect) -> Self {
         Sender {
             connect,
-            mux,
+            carrier,
             id,
             timeouts,
             stall: None,
             waits_for: WaitsFor::Nothing,
             pace: Pace::new(timeouts.min_rate),
-            sent: mux.sent.get(),
+            sent: carrier.moved().sent.get(),
             content_sent: 0,
             head_sent: 0,
         }
     }
 
     /// Sends the response of the service, if there is one.
-    pub(super) async fn send<C>(
+    pub async fn send<C>(
         &mut self,
         exchange: &mut Exchange<C>,
         responded: Result<Body, Failure>,
@@ -79,25 +74,27 @@ impl<'a> Sender<'a> {
             Ok(Body::Abort) => {
                 return Sent {
                     ending: Ending::Aborted,
-                    // The code that Go's HTTP/2 server, and therefore Caddy, uses.
-                    code: ErrorCode::INTERNAL_ERROR,
+                    over: Over::Failed,
                 };
             }
-            Ok(body) => self.send_body(exchange, body).await,
+            Ok(body) => match self.send_body(exchange, body).await {
+                Ok(()) => poll_fn(|cx| self.poll_flushed(cx)).await,
+                Err(failure) => Err(failure),
+            },
             Err(failure) => Err(failure),
         };
         match sent {
             Ok(()) => Sent {
                 ending: Ending::Complete,
-                code: ErrorCode::NO_ERROR,
+                over: Over::Complete,
             },
             Err(failure) => {
-                let code = match failure.side {
-                    Side::Client => ErrorCode::CANCEL,
-                    Side::Upstream | Side::Internal => ErrorCode::INTERNAL_ERROR,
+                let over = match failure.side {
+                    Side::Client => Over::Cancelled,
+                    Side::Upstream | Side::Internal => Over::Failed,
                 };
                 let ending = Ending::Failed(failure);
-                Sent { ending, code }
+                Sent { ending, over }
             }
         }
     }
@@ -154,7 +151,7 @@ impl<'a> Sender<'a> {
         exchange.res.fields.remove_name(b"Sec-WebSocket-Accept");
         poll_fn(|cx| self.poll_room(cx)).await?;
         self.send_head(exchange, BodyFraming::Chunked, End::Later)?;
-        let (done, sent) = tunnel::join(self.mux, self.id, peer).await;
+        let (done, sent) = tunnel::join(self.carrier, self.id, peer).await;
         self.content_sent += sent;
         done
     }
@@ -165,20 +162,10 @@ impl<'a> Sender<'a> {
         framing: BodyFraming,
         end: End,
     ) -> Result<(), Failure> {
-        let date = self.mux.link.worker.clock.date();
-        let mut server = self.mux.server.borrow_mut();
-        let before = server.output().len();
-        let sent = server.send_head(
-            self.id,
-            exchange.res.status,
-            &exchange.res.fields,
-            framing,
-            &date,
-            end,
-        );
-        self.head_sent = server.output().len().saturating_sub(before) as u64;
-        drop(server);
-        sent.map_err(|_| self.gone())
+        let head = (exchange.res.status, &exchange.res.fields);
+        let sent = self.carrier.send_head(self.id, head, framing, end);
+        self.head_sent = sent.map_err(Gone::failure)?;
+        Ok(())
     }
 
     /// Sends a body that is complete in memory, to the end of the response.
@@ -187,11 +174,8 @@ impl<'a> Sender<'a> {
         poll_fn(|cx| {
             while done < bytes.len() {
                 self.is_in_time()?;
-                let sent = {
-                    let mut server = self.mux.server.borrow_mut();
-                    server.send_data(self.id, &bytes[done..], End::Here)
-                };
-                match sent.map_err(|_| self.gone())? {
+                let sent = self.carrier.send_data(self.id, &bytes[done..], End::Here);
+                match sent.map_err(Gone::failure)? {
                     0 => return self.poll_stalled(cx),
                     count => {
                         done += count;
@@ -210,7 +194,7 @@ impl<'a> Sender<'a> {
         poll_fn(|cx| {
             while done < file.len {
                 self.is_in_time()?;
-                let room = self.mux.server.borrow_mut().capacity(self.id);
+                let room = self.carrier.capacity(self.id);
                 if room == 0 {
                     return self.poll_stalled(cx);
                 }
@@ -228,15 +212,14 @@ impl<'a> Sender<'a> {
             Ok(left) if left <= room => return self.send_last_piece(file, done, left),
             Ok(_) | Err(_) => room,
         };
-        let mut server = self.mux.server.borrow_mut();
-        if server.send_data_head(self.id, count, End::Later).is_err() {
-            drop(server);
-            return Err(self.gone());
-        }
-        // If the file turns out shorter, the announced frame is padded, and the reset that follows reports the error.
-        let read = append_at(&file.file, file.start + done, count, server.output());
-        drop(server);
-        read.map_err(file_failure)?;
+        // If the file turns out shorter, the reset that follows reports the error.
+        let sent = self
+            .carrier
+            .send_file(self.id, file, file.start + done, count);
+        sent.map_err(|error| match error {
+            NotSent::Gone(gone) => gone.failure(),
+            NotSent::File(error) => file_failure(error),
+        })?;
         self.note(count);
         Ok(count)
     }
@@ -248,14 +231,12 @@ impl<'a> Sender<'a> {
         done: u64,
         left: usize,
     ) -> Result<usize, Failure> {
-        let buffers = &self.mux.link.worker.buffers;
+        let buffers = &self.carrier.worker().buffers;
         let mut piece = buffers.small();
         let read = append_at(&file.file, file.start + done, left, &mut piece);
         let sent = read.map_err(file_failure).and_then(|()| {
-            let mut server = self.mux.server.borrow_mut();
-            let sent = server.send_data(self.id, &piece, End::Here);
-            drop(server);
-            sent.map_err(|_| self.gone())
+            let sent = self.carrier.send_data(self.id, &piece, End::Here);
+            sent.map_err(Gone::failure)
         });
         buffers.give_back(piece);
         let count = sent?;
@@ -282,11 +263,8 @@ impl<'a> Sender<'a> {
                     return Poll::Ready(Err(shrunk()));
                 }
                 let end = End::here_if(left == Some(count));
-                let sent = {
-                    let mut server = self.mux.server.borrow_mut();
-                    server.send_data(self.id, data, end)
-                };
-                let sent = sent.map_err(|_| self.gone())?;
+                let sent = self.carrier.send_data(self.id, data, end);
+                let sent = sent.map_err(Gone::failure)?;
                 stream.consume(sent);
                 self.note(sent);
                 if let Some(left) = &mut left {
@@ -308,7 +286,7 @@ impl<'a> Sender<'a> {
     ) -> Poll<Result<(), Failure>> {
         let capacity = self.poll_capacity(cx);
         if capacity.is_pending() {
-            if let Some(gone) = self.mux.gone(self.id) {
+            if let Some(gone) = self.carrier.gone(self.id) {
                 return Poll::Ready(Err(gone.failure()));
             }
             if let Poll::Ready(Err(failure)) = stream.poll_ahead(cx) {
@@ -330,7 +308,7 @@ impl<'a> Sender<'a> {
         stream: &'s mut dyn BodyStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<&'s [u8], Failure>> {
-        if let Some(gone) = self.mux.gone(self.id) {
+        if let Some(gone) = self.carrier.gone(self.id) {
             return Poll::Ready(Err(gone.failure()));
         }
         stream.poll_data(cx)
@@ -338,22 +316,21 @@ impl<'a> Sender<'a> {
 
     /// Ends a response of undeclared length: sends trailers or an empty DATA frame.
     fn end_stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), Failure> {
-        let mut server = self.mux.server.borrow_mut();
         let trailers = stream.trailers().filter(|fields| !fields.is_empty());
         let sent = match trailers {
-            Some(trailers) => server.send_trailers(self.id, &trailers),
-            None => server.send_data(self.id, &[], End::Here).map(|_| ()),
+            Some(trailers) => self.carrier.send_trailers(self.id, &trailers),
+            None => self.carrier.send_data(self.id, &[], End::Here).map(|_| ()),
         };
-        drop(server);
-        sent.map_err(|_| self.gone())
+        sent.map_err(Gone::failure)
     }
 
     fn note(&mut self, count: usize) {
         self.content_sent += count as u64;
-        let mux = self.mux;
-        mux.sent.set(mux.sent.get() + count as u64);
-        let count = mux.sent.get() - std::mem::replace(&mut self.sent, mux.sent.get());
-        self.pace.moved(count, mux.link.worker.clock.coarse());
+        let all = &self.carrier.moved().sent;
+        all.set(all.get() + count as u64);
+        let count = all.get() - std::mem::replace(&mut self.sent, all.get());
+        let now = self.carrier.worker().clock.coarse();
+        self.pace.moved(count, now);
         if let Some(stall) = &self.stall {
             stall.clear();
         }
@@ -361,8 +338,7 @@ impl<'a> Sender<'a> {
 
     /// Ready when the output has room for a head.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        let is_full = self.mux.server.borrow().is_output_full();
-        if is_full || self.mux.gone(self.id).is_some() {
+        if !self.carrier.has_room() || self.carrier.gone(self.id).is_some() {
             return self.poll_stalled(cx);
         }
         Poll::Ready(Ok(()))
@@ -370,7 +346,7 @@ impl<'a> Sender<'a> {
 
     /// Ready when data may be sent.
     fn poll_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.mux.server.borrow_mut().capacity(self.id) == 0 {
+        if self.carrier.capacity(self.id) == 0 {
             return self.poll_stalled(cx);
         }
         if let Some(stall) = &self.stall {
@@ -379,15 +355,23 @@ impl<'a> Sender<'a> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ready when nothing of the response is left here.
+    fn poll_flushed(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        match self.carrier.is_flushed(self.id) {
+            true => Poll::Ready(Ok(())),
+            false => self.poll_stalled(cx),
+        }
+    }
+
     /// Nothing can be sent at the moment. A client that grants no window is subject to the write timeout. A stream that
     /// waits for room in the output is not: the connection checks that the client accepts the other streams. Ready only
     /// with a failure.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.mux.gone(self.id).is_some() {
+        if self.carrier.gone(self.id).is_some() {
             return Poll::Ready(Err(self.gone()));
         }
-        let waits_for = self.mux.await_room(self.id);
-        let worker = &self.mux.link.worker;
+        let waits_for = self.carrier.await_room(self.id);
+        let worker = self.carrier.worker();
         if waits_for == WaitsFor::Room {
             self.pace.excuse();
         } else if self.pace.wait(worker.clock.coarse()) == Verdict::TooSlow {
@@ -411,7 +395,7 @@ impl<'a> Sender<'a> {
 
     /// Fails if the time for the whole response is over.
     fn is_in_time(&self) -> Result<(), Failure> {
-        let now = || self.mux.link.worker.clock.coarse();
+        let now = || self.carrier.worker().clock.coarse();
         match self.timeouts.until {
             Some(until) if until <= now() => Err(late()),
             Some(_) | None => Ok(()),
@@ -419,7 +403,7 @@ impl<'a> Sender<'a> {
     }
 
     fn gone(&self) -> Failure {
-        self.mux.gone(self.id).unwrap_or(Gone::Closed).failure()
+        self.carrier.gone(self.id).unwrap_or(Gone::Closed).failure()
     }
 }
 
