@@ -3,7 +3,7 @@
 
 mod handlers;
 mod matchers;
-mod options;
+pub(super) mod options;
 mod options_list;
 mod proxies;
 mod responders;
@@ -61,7 +61,7 @@ fn sheets() -> impl Iterator<Item = &'static Sheet> {
 }
 
 /// `GET a.test/path` as a request line with a `Host`.
-fn request(line: &str) -> String {
+pub(super) fn request(line: &str) -> String {
     let (first, rest) = line.split_once(" | ").unwrap_or((line, ""));
     let (method, target) = first.split_once(' ').expect("a method and a target");
     let at = target.find('/').expect("a path");

@@ -19,7 +19,8 @@ use crate::peer::http::{self, Response};
 use crate::peer::peers::{free_port, sluice};
 use crate::support::program::Program;
 use crate::support::servers;
-use crate::tls::connect_to;
+use crate::tls::{Secure, connect_to};
+use crate::wire::Wire;
 
 /// How long two programs may need until they have the same certificates.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -158,17 +159,26 @@ fn files(folder: &Path) -> Response {
     }
 }
 
-/// A response over TLS, with the names, the issuer and the kind of key of the certificate, and the protocol.
-fn over_tls(port: u16, name: &str, line: &str) -> Response {
+/// A handshake with whatever certificate, with this name (an address: without one) and these protocols.
+pub(in crate::peer) fn handshake(
+    port: u16,
+    name: &str,
+    protocols: &[&[u8]],
+) -> std::io::Result<Wire<Secure>> {
     let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .expect("the provider knows them")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anyone))
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h9".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let addr = (Ipv4Addr::LOCALHOST, port).into();
-    let mut wire = match connect_to(&Arc::new(config), addr, name) {
+    connect_to(&Arc::new(config), addr, name)
+}
+
+/// A response over TLS, with the names, the issuer and the kind of key of the certificate, and the protocol.
+pub(in crate::peer) fn over_tls(port: u16, name: &str, line: &str) -> Response {
+    let mut wire = match handshake(port, name, &[b"h9", b"http/1.1"]) {
         Ok(wire) => wire,
         Err(error) if error.to_string().contains("lert") => return failed("alert"),
         Err(error) => return failed(error.kind()),
