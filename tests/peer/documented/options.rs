@@ -80,6 +80,7 @@ impl Running {
     }
 
     fn ask(&self, line: &str) -> Response {
+        let names_port = line.contains(":PORT");
         let line = line.replace("LONG", &"x".repeat(LONG));
         let line = PORTS
             .iter()
@@ -112,8 +113,10 @@ impl Running {
                 response.body = text.replace(&port, name).into_bytes();
             }
         }
-        // HTTP/3 is not offered, which the table of options says.
-        response.fields.remove("alt-svc");
+        // sluice announces HTTP/3 at the port that the client names, and Caddy at its own.
+        if !names_port {
+            response.fields.remove("alt-svc");
+        }
         response
     }
 }

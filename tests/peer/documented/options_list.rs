@@ -281,6 +281,7 @@ a.test {
 ",
         requests: &[
             "TLS a.test GET a.test/",
+            "TLS a.test GET a.test:PORT/",
             "TLS a.test GET other.test/",
             "PLAIN GET a.test/x",
             "GET a.test/",
