@@ -28,6 +28,7 @@ mod nginx_parity;
 mod nginx_raw;
 mod nginx_settings;
 mod nginx_sites;
+mod nginx_status_lines;
 mod nginx_tls;
 mod origins;
 mod peers;

@@ -53,6 +53,15 @@ server {
     return 200 \"c $ssl_server_name\";
 }
 server {
+    listen 127.0.0.1:PORT ssl http2;
+    server_name e.test;
+    ssl_certificate DIR/b.test.crt;
+    ssl_certificate_key DIR/b.test.key;
+    ssl_verify_client optional;
+    ssl_client_certificate DIR/a.test.crt;
+    return 200 \"e $ssl_client_verify\";
+}
+server {
     listen 127.0.0.1:THIRD ssl;
     server_name d.test;
     ssl_certificate DIR/b.test.crt;
@@ -81,6 +90,12 @@ const SSL: &[&str] = &[
     "PORT - GET a.test/",
     "PORT - GET b.test/x",
     "PORT - POST a.test/x | body=hello",
+    "PORT e.test GET e.test/",
+    "PORT e.test GET E.test/",
+    "PORT e.test GET a.test/",
+    "PORT a.test GET e.test/",
+    "PORT none.test GET e.test/",
+    "PORT 127.0.0.1 GET e.test/",
     "SECOND c.test GET c.test/",
     "SECOND a.test GET a.test/",
     "SECOND 127.0.0.1 GET c.test/",
@@ -117,6 +132,11 @@ const V2: &[&str] = &[
 
 /// Accepted differences: a prefix of the request, what differs, and why.
 const ACCEPTED: &[(&str, &str, &str)] = &[
+    (
+        "PORT a.test GET e.test/",
+        "strict-transport-security",
+        "a 421 has no headers of the server that the handshake chose, which does not serve the host",
+    ),
     ("v2 GET /cookies | x-a", "body", JOINED),
     ("v2 GET /cookies | x-a", "content-length", JOINED),
 ];
