@@ -220,7 +220,7 @@ http://pattern.test:PORT {
 	}
 	respond @login "login {re.login.1}"
 	respond @plain "plain {re.1} {re.plain.1}"
-	respond @two "two {re.one.1} {re.two.1} {re.1}"
+	respond @two "two {re.one.1} {re.two.1}"
 	respond "other"
 }
 "#,
