@@ -189,7 +189,7 @@ fn requests_of_a_replaced_configuration_end_in_time() {
     });
     let conf = |text: &str| {
         format!(
-            "worker_shutdown_timeout 300ms;\nevents {{}}\nhttp {{ server {{ listen 127.0.0.1:{{port}};\n\
+            "worker_processes 1;\nworker_shutdown_timeout 300ms;\nevents {{}}\nhttp {{ server {{ listen 127.0.0.1:{{port}};\n\
              location / {{ return 200 {text}; }}\n\
              location /slow {{ proxy_buffering off; proxy_pass http://127.0.0.1:{}; }} }} }}\n",
             upstream.port

@@ -11,7 +11,7 @@ use serde_json::Value;
 use sluice_caddyfile::{MemoryLoader, adapt};
 
 use accepted::{Accepted, accepted, normal};
-use caddy::Caddy;
+pub(super) use caddy::Caddy;
 use generate::{Chance, Grammar, mutate, untidy};
 use shrink::shrink;
 
@@ -32,12 +32,12 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// The result for a file.
-enum Outcome {
+pub(super) enum Outcome {
     Json(Value),
     Refused(String),
 }
 
-fn ours(text: &str) -> Outcome {
+pub(super) fn ours(text: &str) -> Outcome {
     let adapted = adapt("Caddyfile", text, &MemoryLoader::default());
     match adapted.config {
         Some(config) => {
@@ -189,7 +189,7 @@ fn both_format_random_files_alike() {
 }
 
 /// The first difference between two values.
-fn first_difference(theirs: &Value, ours: &Value, path: String) -> Option<String> {
+pub(super) fn first_difference(theirs: &Value, ours: &Value, path: String) -> Option<String> {
     match (theirs, ours) {
         (Value::Object(a), Value::Object(b)) => {
             for (key, value) in a {

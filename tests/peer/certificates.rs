@@ -87,7 +87,12 @@ fn caddy_accepts_the_certificates_of_the_table() {
         command.args(["run", "--adapter", "caddyfile", "--config"]);
         command.arg(file).env("HOME", folder.path());
         command.env("XDG_DATA_HOME", folder.path().join("data"));
-        let last = configured.client_ports[CLIENTS.len() - 1];
-        Program::start(&mut command, folder.path().join("peer.log")).listening(last)
+        let program = Program::start(&mut command, folder.path().join("peer.log"));
+        // Caddy starts its servers in no particular order.
+        let ports = configured
+            .caddy_ports
+            .iter()
+            .chain(&configured.client_ports);
+        ports.fold(program, |program, port| program.listening(*port))
     });
 }

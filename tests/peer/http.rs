@@ -35,6 +35,11 @@ impl fmt::Display for Differs {
 
 /// Sends `line` (`METHOD target` and headers after `|`) and reads the response.
 pub fn ask(port: u16, line: &str) -> Response {
+    exchange(port, &request(line))
+}
+
+/// The bytes of `line`.
+pub fn request(line: &str) -> String {
     let mut parts = line.split('|').map(str::trim);
     let start = parts.next().unwrap_or_default();
     let mut request = format!("{start} HTTP/1.1\r\n");
@@ -55,7 +60,7 @@ pub fn ask(port: u16, line: &str) -> Response {
         request.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     request.push_str(&format!("Connection: close\r\n\r\n{body}"));
-    exchange(port, &request)
+    request
 }
 
 /// Sends bytes and reads the response up to the end of the connection.
@@ -73,7 +78,8 @@ pub fn exchange(port: u16, request: &str) -> Response {
     parse(&raw)
 }
 
-fn parse(raw: &[u8]) -> Response {
+/// Reads a response that ends with its connection.
+pub fn parse(raw: &[u8]) -> Response {
     let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") else {
         return Response::default();
     };

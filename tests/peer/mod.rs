@@ -1,8 +1,10 @@
 //! Compares sluice with an installed Caddy: the same file, the same requests, header by header. Accepted differences
 //! are listed with their reasons; one that no longer occurs fails the run, so the list stays true.
 
+mod acme_validation;
 mod adapt_cases;
 mod adapt_random;
+mod adapt_table;
 mod cases;
 mod certificates;
 mod documented;
@@ -13,6 +15,7 @@ mod logs;
 mod matchers;
 mod metrics;
 mod nginx;
+mod nginx_after_requests;
 mod nginx_bodies;
 mod nginx_cache;
 mod nginx_connection_slots;
@@ -25,6 +28,8 @@ mod nginx_parity;
 mod nginx_raw;
 mod nginx_settings;
 mod nginx_sites;
+mod nginx_status_lines;
+mod nginx_tls;
 mod origins;
 mod peers;
 mod placeholders;

@@ -174,7 +174,13 @@ mod tests {
         let store = CertStore::new([first.clone(), other.clone()]);
         let watched = WatchedFiles::new(vec![(file.clone(), first.clone())], &store);
         let shown = |name: &str| {
-            let chosen = store.choose(Some(name), None, &Fallback::default(), |_| true);
+            let chosen = store.choose(
+                Some(name),
+                None,
+                &Fallback::default(),
+                crate::selection::Unmatched::Any,
+                |_| true,
+            );
             chosen.unwrap().cert[0].clone()
         };
         assert_eq!(watched.refresh(), []);

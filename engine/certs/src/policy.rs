@@ -401,10 +401,15 @@ impl ConfigChoice for TlsPolicies {
         else {
             return false;
         };
-        let fallback = &built.policy.fallback;
+        let Policy {
+            fallback,
+            selection,
+            ..
+        } = &built.policy;
+        let unmatched = selection.unmatched();
         let pair = built
             .store
-            .choose(server_name, ends.local, fallback, |_| true);
+            .choose(server_name, ends.local, fallback, unmatched, |_| true);
         // Certificates with variable paths are handled before the choice.
         pair.is_some() || !self.named.is_empty()
     }

@@ -54,7 +54,26 @@ impl KeyAlgorithm {
     }
 }
 
+/// What a client gets whose name no certificate has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmatched {
+    /// No handshake, as in Caddy.
+    Refuse,
+    /// The first certificate that the client supports, of those that the policy names: a site with certificates in files
+    /// serves them whatever their names are, as in Caddy and nginx.
+    Any,
+}
+
 impl Selection {
+    /// What a client gets whose name no certificate has: a policy without conditions serves certificates by their names
+    /// only.
+    pub(crate) fn unmatched(&self) -> Unmatched {
+        match *self == Selection::default() {
+            true => Unmatched::Refuse,
+            false => Unmatched::Any,
+        }
+    }
+
     /// Whether `pair` may be served.
     pub(crate) fn takes(&self, pair: &Pair) -> bool {
         let Selection {

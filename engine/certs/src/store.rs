@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::named::{Spoken, Wishes};
 use crate::pair::Pair;
-use crate::selection::Selection;
+use crate::selection::{Selection, Unmatched};
 use crate::subject::Subject;
 
 /// The certificates of a configuration. Renewed ones replace the old ones in place, so later handshakes use them
@@ -213,12 +213,13 @@ impl CertStore {
     }
 
     /// The certificate for a client that requests `server_name` at our address `local`: an exact match, then a
-    /// wildcard, then the fallback, then the first that the client supports.
+    /// wildcard, then the fallback, then what `unmatched` says.
     pub fn choose(
         &self,
         server_name: Option<&str>,
         local: Option<IpAddr>,
         fallback: &Fallback,
+        unmatched: Unmatched,
         usable: impl Fn(&Pair) -> bool,
     ) -> Option<Arc<CertifiedKey>> {
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
@@ -236,6 +237,9 @@ impl CertStore {
             .flatten()
             .find_map(|subject| index.find(subject, now, &usable))
             .or_else(|| {
+                if unmatched == Unmatched::Refuse {
+                    return None;
+                }
                 let is_expected = wanted.as_ref().is_some_and(|w| index.expected.contains(w));
                 best(&index.first, now, &usable).filter(|_| !is_expected)
             })
@@ -395,8 +399,13 @@ impl ResolvesServerCert for Resolver {
         let usable = |pair: &Pair| {
             self.selection.takes(pair) && pair.certified.key.choose_scheme(schemes).is_some()
         };
-        self.store
-            .choose(hello.server_name(), self.local, &self.fallback, usable)
+        self.store.choose(
+            hello.server_name(),
+            self.local,
+            &self.fallback,
+            self.selection.unmatched(),
+            usable,
+        )
     }
 }
 

@@ -13,6 +13,7 @@ use sluice_net::tls::{
 
 use crate::client_auth::{ClientAuth, ClientAuthMode};
 use crate::policy::{Policy, TlsPolicies};
+use crate::selection::KeyAlgorithm;
 use crate::storage::StoredPair;
 use crate::store::{CertStore, Fallback};
 use crate::{
@@ -179,6 +180,18 @@ fn a_client_that_trusts_the_root_believes_every_certificate_made() {
     assert!(shake(&stranger.client(), "localhost", &*acceptor, None).is_err());
 }
 
+/// A policy with a condition on certificates.
+fn ecdsa_only() -> Policy {
+    let selection = Selection {
+        key_algorithm: KeyAlgorithm::parse("ecdsa"),
+        ..Selection::default()
+    };
+    Policy {
+        selection,
+        ..Policy::default()
+    }
+}
+
 #[test]
 fn the_name_asked_for_decides_which_certificate_is_shown() {
     let test = TestCa::new();
@@ -208,33 +221,36 @@ fn the_name_asked_for_decides_which_certificate_is_shown() {
         )
     };
     let plain = with(None, None);
+    let tagged = acceptor(vec![ecdsa_only()], &store);
     let full = with(parse("assumed.test"), parse("last.test"));
     let default_only = with(parse("assumed.test"), None);
     let ten: Option<IpAddr> = Some("10.0.0.1".parse().unwrap());
     let eleven: Option<IpAddr> = Some("10.0.0.11".parse().unwrap());
     // A client that connects to an IP address sends no SNI.
     let cases = [
-        (&plain, "www.a.test", None, &exact),
-        (&plain, "WWW.A.TEST", None, &exact),
-        (&plain, "other.a.test", None, &wild),
-        (&plain, "a.test", None, &first),
-        (&plain, "x.y.a.test", None, &first),
-        (&plain, "9.9.9.9", ten, &ip),
-        (&plain, "9.9.9.9", eleven, &first),
-        (&plain, "9.9.9.9", None, &first),
-        (&full, "www.a.test", None, &exact),
-        (&full, "unknown.test", None, &last_resort),
-        (&full, "9.9.9.9", ten, &ip),
-        (&full, "9.9.9.9", eleven, &assumed),
-        (&default_only, "unknown.test", None, &first),
-        (&default_only, "9.9.9.9", None, &assumed),
+        (&plain, "www.a.test", None, Some(&exact)),
+        (&plain, "WWW.A.TEST", None, Some(&exact)),
+        (&plain, "other.a.test", None, Some(&wild)),
+        (&plain, "a.test", None, None),
+        (&plain, "x.y.a.test", None, None),
+        (&plain, "9.9.9.9", ten, Some(&ip)),
+        (&plain, "9.9.9.9", eleven, None),
+        (&plain, "9.9.9.9", None, None),
+        (&full, "www.a.test", None, Some(&exact)),
+        (&full, "unknown.test", None, Some(&last_resort)),
+        (&full, "9.9.9.9", ten, Some(&ip)),
+        (&full, "9.9.9.9", eleven, Some(&assumed)),
+        (&default_only, "unknown.test", None, None),
+        (&default_only, "9.9.9.9", None, Some(&assumed)),
+        // With conditions on certificates, any that meets them will do.
+        (&tagged, "x.y.a.test", None, Some(&first)),
+        (&tagged, "9.9.9.9", ten, Some(&ip)),
+        (&tagged, "9.9.9.9", None, Some(&first)),
     ];
     for (number, (acceptor, host, local, wanted)) in cases.into_iter().enumerate() {
-        let shown = shown(&**acceptor, host, local).unwrap();
-        assert!(
-            shown == wanted.certified.cert[0].to_vec(),
-            "case {number}: {host}"
-        );
+        let shown = shown(&**acceptor, host, local);
+        let wanted = wanted.map(|pair| pair.certified.cert[0].to_vec());
+        assert!(shown == wanted, "case {number}: {host}");
     }
     assert_eq!(
         shown(
@@ -492,7 +508,8 @@ fn versions_ciphers_and_protocols_are_as_the_policy_says() {
 #[test]
 fn the_first_policy_for_a_name_decides() {
     let test = TestCa::new();
-    let store = CertStore::new([test.pair("a.test"), test.pair("*.b.test")]);
+    let store =
+        CertStore::new(["a.test", "*.b.test", "c.test", "late.test"].map(|name| test.pair(name)));
     let policy = |names: &[&str], alpn: &str| Policy {
         names: names.iter().map(|&name| name.to_owned()).collect(),
         alpn: vec![alpn.to_owned(), "http/1.1".to_owned()],

@@ -126,6 +126,8 @@ pub struct Exchange<C> {
     pub close: bool,
     /// Which version the status line of a response to HTTP/1.0 names (set by the service).
     pub status_line: StatusLine,
+    /// The reason phrases of HTTP/1 (set by the service).
+    pub reasons: h1::ReasonPhrases,
     /// The state of the service.
     pub context: C,
 }
@@ -144,6 +146,7 @@ impl<C: Default> Exchange<C> {
             came: Came::default(),
             close: false,
             status_line: StatusLine::default(),
+            reasons: Status::reason,
             context: C::default(),
         }
     }

@@ -27,6 +27,11 @@ pub struct PortRange {
 crate::walk::without_text!(PortRange);
 
 impl PortRange {
+    /// Reads `port[-port]`.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        parse_ports(text)
+    }
+
     /// One port.
     pub const fn single(port: u16) -> Self {
         Self {

@@ -169,7 +169,7 @@ fn http1() {
                 BodyFraming::Length(12),
                 ConnectionHeader::None,
                 b"Sat, 21 Nov 2026 21:00:00 GMT",
-                Version::Http11,
+                (Version::Http11, sluice_message::Status::reason),
                 &mut out,
             );
             black_box(&out);

@@ -310,7 +310,10 @@ fn check_response(fields: &[(Vec<u8>, Vec<u8>)]) -> usize {
         framing,
         ConnectionHeader::None,
         DATE,
-        sluice_message::Version::Http11,
+        (
+            sluice_message::Version::Http11,
+            sluice_message::Status::reason,
+        ),
         &mut bytes,
     );
     let plain = read_plain_response(&bytes);
@@ -349,7 +352,10 @@ fn responses_that_we_make_are_the_same_in_both_versions() {
                 framing,
                 ConnectionHeader::None,
                 DATE,
-                sluice_message::Version::Http11,
+                (
+                    sluice_message::Version::Http11,
+                    sluice_message::Status::reason,
+                ),
                 &mut bytes,
             );
             let plain = read_plain_response(&bytes);

@@ -143,7 +143,7 @@ fn responses_come_back_as_they_went() {
             framing,
             ConnectionHeader::None,
             DATE,
-            Version::Http11,
+            (Version::Http11, sluice_message::Status::reason),
             &mut bytes,
         );
         let (read, read_framing, consumed) = decode_response(&bytes);
@@ -252,7 +252,7 @@ fn no_byte_of_a_list_can_add_a_line() {
             BodyFraming::Length(0),
             ConnectionHeader::None,
             DATE,
-            Version::Http11,
+            (Version::Http11, sluice_message::Status::reason),
             &mut bytes,
         );
         let (read, _, consumed) = decode_response(&bytes);
@@ -283,7 +283,15 @@ fn encoded(
     }
     let status = Status::new(code).expect("the code has three digits");
     let mut bytes = Vec::new();
-    encode_response_head(status, &fields, framing, conn, DATE, version, &mut bytes);
+    encode_response_head(
+        status,
+        &fields,
+        framing,
+        conn,
+        DATE,
+        (version, sluice_message::Status::reason),
+        &mut bytes,
+    );
     String::from_utf8(bytes).expect("the head is text")
 }
 

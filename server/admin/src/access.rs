@@ -86,6 +86,15 @@ impl Access {
         }
     }
 
+    /// The origin whose pages may read the response to this request, which passed [`Access::check`]: as in Caddy that of the
+    /// request, where one is required.
+    pub fn shared_with<'h>(&self, head: &'h RequestHead) -> Option<&'h [u8]> {
+        match self.origin {
+            OriginRule::Always => head.fields.first(FieldId::Origin),
+            OriginRule::IfSent => None,
+        }
+    }
+
     fn allows(&self, origin: &str) -> bool {
         let host = origin.split_once("://").map_or(origin, |(_, host)| host);
         self.origins

@@ -76,6 +76,11 @@ impl Service for AdminService {
         if let Err(why) = self.access.check(&exchange.req) {
             return Response::Ready(write(exchange, Reply::error(Status::FORBIDDEN, why)));
         }
+        if let Some(origin) = self.access.shared_with(&exchange.req) {
+            let name = b"Access-Control-Allow-Origin";
+            let fields = &mut exchange.res.fields;
+            fields.push_raw(FieldId::of(name), name, origin);
+        }
         match Task::of(&exchange.req) {
             Ok(task) => Response::Later(Box::pin(self.act(exchange, task))),
             Err(reply) => Response::Ready(write(exchange, reply)),

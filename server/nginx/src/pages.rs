@@ -265,6 +265,16 @@ impl Handler for Own {
     }
 }
 
+/// The reason phrase in the status line of nginx's own responses: that of its page but for two, and the registered one
+/// where it has none.
+pub(crate) fn reason(status: Status) -> &'static str {
+    match status.code() {
+        302 => "Moved Temporarily",
+        401 => "Unauthorized",
+        code => title(code).map_or(status.reason(), |title| &title[4..]),
+    }
+}
+
 /// The title of nginx's built-in page for a status; `None` if it has none.
 fn title(code: u16) -> Option<&'static str> {
     Some(match code {

@@ -53,6 +53,7 @@ pub fn begin(exchange: &mut Exchange, path: &[u8]) -> Exchange {
         came: Default::default(),
         close: false,
         status_line: Default::default(),
+        reasons: sluice_message::Status::reason,
         context,
     }
 }

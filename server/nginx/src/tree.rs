@@ -241,6 +241,7 @@ impl Tree {
     pub(crate) fn begin(&self, exchange: &mut Exchange) -> Result<u32, Step> {
         exchange.context.set_tables(self.tables.as_ref());
         exchange.status_line = StatusLine::OfServer;
+        exchange.reasons = pages::reason;
         let (number, by) = self.names.choose(exchange).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
         explained::note_effect(exchange, &server.origin, |exchange| {

@@ -5,7 +5,7 @@
 use sluice_message::{ConnInfo, Method, Status};
 use sluice_net::{ClientLimits, Completion, Ending, Failure, Refused, Settings, Side};
 
-use super::{Tree, client_timeouts, post_action};
+use super::{Tree, client_timeouts, pages, post_action};
 use crate::state::NginxContext;
 use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
@@ -23,6 +23,7 @@ impl VirtualServers for Tree {
     /// reported.
     fn refuse(&self, exchange: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
         exchange.context.set_tables(self.tables.as_ref());
+        exchange.reasons = pages::reason;
         let number = self.server_of(&exchange.conn);
         exchange.context.nginx_mut().server = Some(number);
         exchange.context.nginx_mut().place = self.servers[number as usize].place;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sluice_cache::store::Pace;
+
 /// Maximum size of a request body without `Content-Length` that is buffered for a FastCGI application, which needs the
 /// length, unless `request_buffers` sets another limit. The size of one body buffer; Caddy uses 4 KiB.
 pub const CGI_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -120,9 +122,13 @@ pub const CACHE_INACTIVE: Duration = Duration::from_secs(600);
 /// Minimum memory of the index of a cache: nginx's minimum, eight pages of the usual size.
 pub const CACHE_INDEX_BYTES_MIN: usize = 32 * 1024;
 
-/// Number of files that the cache loader reads per iteration, and the pause after it (`loader_files`, `loader_sleep`);
-/// nginx's defaults.
-pub const CACHE_LOADER: (usize, Duration) = (100, Duration::from_millis(50));
+/// Default pace of the cache loader (`loader_files`, `loader_threshold`, `loader_sleep`) and, where one of its settings is
+/// given, of the manager; nginx's defaults.
+pub const CACHE_PACE: Pace = Pace {
+    files: 100,
+    threshold: Duration::from_millis(200),
+    sleep: Duration::from_millis(50),
+};
 
 /// Default size of a request body buffered in memory before a temporary file is used (`client_body_buffer_size`): one
 /// body buffer. nginx uses 16 KiB; a body of a few pages is not worth a file.

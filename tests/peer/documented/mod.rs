@@ -2,6 +2,9 @@
 //! served by Caddy and sluice. One file for each group of directives; a table of sheets, one server start each.
 
 mod handlers;
+mod matchers;
+pub(super) mod options;
+mod options_list;
 mod proxies;
 mod responders;
 
@@ -12,6 +15,7 @@ use crate::support::servers;
 
 /// What the examples of one directive exercise.
 struct Sheet {
+    /// Its name; `matcher <name>` for a matcher.
     directive: &'static str,
     /// Sites, with `PORT`, `ROOT`, `UPSTREAM` and `FASTCGI` filled in.
     caddyfile: &'static str,
@@ -35,6 +39,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("log_level", "logs: tests/e2e/caddy_parity.rs"),
     ("log_name", "logs: tests/peer/logs.rs"),
     ("log_skip", "logs: tests/peer/logs.rs"),
+    (
+        "matcher tls",
+        "early data: tests/e2e/handshakes.rs::early_data_goes_over_http_2_too",
+    ),
     ("metrics", "counters: tests/peer/metrics.rs"),
     ("push", "it has no effect"),
     ("timeouts", "slow clients: tests/e2e/slow_clients.rs"),
@@ -43,12 +51,17 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 fn sheets() -> impl Iterator<Item = &'static Sheet> {
-    let groups = [responders::SHEETS, handlers::SHEETS, proxies::SHEETS];
+    let groups = [
+        responders::SHEETS,
+        handlers::SHEETS,
+        proxies::SHEETS,
+        matchers::SHEETS,
+    ];
     groups.into_iter().flatten()
 }
 
 /// `GET a.test/path` as a request line with a `Host`.
-fn request(line: &str) -> String {
+pub(super) fn request(line: &str) -> String {
     let (first, rest) = line.split_once(" | ").unwrap_or((line, ""));
     let (method, target) = first.split_once(' ').expect("a method and a target");
     let at = target.find('/').expect("a path");
@@ -60,19 +73,26 @@ fn request(line: &str) -> String {
     )
 }
 
+/// The names in the rows of a table of the reference.
+fn names_of(page: &str, title: &str) -> Vec<String> {
+    let section = page.split(title).nth(1).expect("the table is there");
+    let section = section.split("\n#").next().expect("it ends");
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let names = rows.filter_map(|row| row.split(['`', ' ']).next());
+    names.map(str::to_owned).collect()
+}
+
 #[test]
 fn every_directive_has_a_sheet_or_a_reason() {
     let page = include_str!("../../../docs/reference/caddyfile-directives.md");
-    let section = page
-        .split("## Directives")
-        .nth(1)
-        .expect("the table is there");
-    let section = section.split("## Options").next().expect("it ends");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
-    for name in rows.filter_map(|row| row.split('`').next()) {
+    let directives = names_of(page, "\n## Directives\n");
+    let matchers = names_of(page, "\n### matcher\n");
+    assert!(directives.len() > 40 && matchers.len() > 15);
+    let matchers = matchers.iter().map(|name| format!("matcher {name}"));
+    for name in directives.into_iter().chain(matchers) {
         let has_sheet = sheets().any(|sheet| sheet.directive == name);
         let is_elsewhere = ELSEWHERE.iter().any(|(known, _)| *known == name);
-        let is_old_name = ["basicauth", "skip_log"].contains(&name);
+        let is_old_name = ["basicauth", "skip_log"].contains(&&*name);
         assert!(
             has_sheet || is_elsewhere || is_old_name,
             "`{name}` has no sheet"
@@ -122,7 +142,7 @@ fn documented_uses_of_directives_equal_those_of_caddy() {
         }
     }
     println!(
-        "{} directives, {} requests: {equal} equal, {with_reason} different with a reason, {} different without",
+        "{} directives and matchers, {} requests: {equal} equal, {with_reason} different with a reason, {} different without",
         sheets().count(),
         sheets().map(|sheet| sheet.requests.len()).sum::<usize>(),
         failures.len()

@@ -114,7 +114,7 @@ static MATCHERS: Options<Reading> = Options::new(
             "not <matcher>",
             With(|cx, line, reading| {
                 let earlier = reading.earlier(line);
-                let matcher = Matcher::Not(cx.not_matcher(line, &reading.name, earlier)?);
+                let matcher = Matcher::Not(cx.not_matcher(line, earlier)?);
                 reading.found.push(matcher);
                 Some(())
             }),
@@ -629,10 +629,10 @@ impl Lowering<'_> {
         Some(file)
     }
 
+    /// In Caddy the name of the set does not reach the matchers inside of `not`.
     fn not_matcher(
         &mut self,
         line: &Directive,
-        name: &str,
         earlier: Option<Matcher>,
     ) -> Option<Vec<MatcherSet>> {
         let mut sets = match earlier {
@@ -641,8 +641,8 @@ impl Lowering<'_> {
         };
         let set = match line.args.is_empty() {
             true if line.lines().is_empty() => return self.missing(line, "a matcher"),
-            true => self.matcher_lines(line.lines(), name)?,
-            false => self.matcher_lines(&[inner_line(line)?], name)?,
+            true => self.matcher_lines(line.lines(), "")?,
+            false => self.matcher_lines(&[inner_line(line)?], "")?,
         };
         sets.push(set);
         Some(sets)

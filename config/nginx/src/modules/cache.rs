@@ -41,7 +41,7 @@ pub const DIRECTIVES: &[Definition] = &[
     }),
     once("cache_min_uses", Number),
     many("cache_path", Words(2, MANY)).but(Partly(
-        "files are written directly to the folder, as with `use_temp_path=off`; `manager_`, `purger_` and `loader_threshold` have no effect, because a separate thread removes files at once",
+        "files are written directly to the folder, as with `use_temp_path=off`, so that none is copied between file systems; `purger` is always on, and removes files before the purge is acknowledged; without a `manager_` setting files are removed without pauses",
     )),
     many("cache_purge", Words(1, MANY)),
     once("cache_revalidate", Flag),
@@ -122,10 +122,19 @@ fn store(cx: &mut Lowering<'_>, line: &Directive, name: &str) -> Option<(String,
                 _ => return cx.invalid(word, name, "`loader_files=` and a number of 1 or more"),
             },
             "loader_sleep" => store.loader_sleep = time(cx, word, name, value)?,
+            "loader_threshold" => store.loader_threshold = time(cx, word, name, value)?,
+            "manager_files" => match value.parse() {
+                Ok(count @ 1..) => store.manager_files = count,
+                _ => {
+                    let wanted = "`manager_files=` and a number of 1 or more";
+                    return cx.invalid(word, name, wanted);
+                }
+            },
+            "manager_sleep" => store.manager_sleep = time(cx, word, name, value)?,
+            "manager_threshold" => store.manager_threshold = time(cx, word, name, value)?,
             "use_temp_path" | "purger" if matches!(value, "on" | "off") => {}
-            "loader_threshold" | "manager_sleep" | "manager_threshold" | "purger_sleep"
-            | "purger_threshold" => _ = time(cx, word, name, value)?,
-            "manager_files" | "purger_files" if value.parse::<u32>().is_ok() => {}
+            "purger_sleep" | "purger_threshold" => _ = time(cx, word, name, value)?,
+            "purger_files" if value.parse::<u32>().is_ok() => {}
             _ => {
                 let wanted = "a folder, `keys_zone=NAME:SIZE`, `levels=`, `inactive=`, `max_size=`, `min_free=`, \
                               `use_temp_path=` and settings of its loader, manager and purger";

@@ -129,7 +129,7 @@ pub const DIRECTIVES: &[Definition] = &[
         .checked(buffers),
     once("port_in_redirect", Flag),
     once("post_action", Words(1, 1)).but(Partly(
-        "it does not delay the next request of the connection; the access log shows the original request",
+        "it does not delay the next request of the connection, and has neither its body nor a request after it; the access log shows the original request",
     )),
     once("postpone_output", Size).but(BUFFERS),
     once("read_ahead", Size).but(BUFFERS),

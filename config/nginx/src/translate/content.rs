@@ -61,8 +61,8 @@ impl Writer<'_> {
                 line.arg(0),
                 line.arg(1).and_then(|value| expanded(value, facts, groups)),
             ) {
-                (Some(name), Some(value)) => {
-                    self.line(format!("header +{} {}", word(name), word(&value)))
+                (Some(name), Some(value)) if name.bytes().all(is_name_byte) => {
+                    self.line(format!("header +{name} {}", word(&value)))
                 }
                 _ => self.not_translated(line),
             }
@@ -283,6 +283,10 @@ impl Writer<'_> {
                 | ("x-forwarded-for", "$proxy_add_x_forwarded_for")
                 | ("x-forwarded-proto", "$scheme")
                 | ("x-forwarded-host", "$host" | "$http_host") => {}
+                // In front of a name, `+` and `-` say what is done with the header.
+                (name, _) if !name.bytes().all(is_name_byte) || name.starts_with('-') => {
+                    self.not_translated(line);
+                }
                 (_, "") => self.line(format!("header_up -{name}")),
                 ("host", "$proxy_host") => self.line(format!("header_up Host {}", word(host))),
                 (_, value) => match place.text(value) {
@@ -405,7 +409,7 @@ impl Writer<'_> {
             };
             match place.text(value) {
                 _ if USUAL_PARAMS.contains(&name) || name == "REDIRECT_STATUS" => {}
-                Some(value) => self.line(format!("env {name} {}", word(&value))),
+                Some(value) => self.line(format!("env {} {}", word(name), word(&value))),
                 None => self.not_translated(line),
             }
         }
@@ -414,7 +418,12 @@ impl Writer<'_> {
     /// The headers of the upstream that clients do not get.
     fn hide(&mut self, place: &Place<'_, '_>, directive: &str) {
         for line in place.level.nearest(&[directive]) {
-            self.line(format!("header_down -{}", line.arg(0).unwrap_or_default()));
+            match line.arg(0) {
+                Some(name) if name.bytes().all(is_name_byte) => {
+                    self.line(format!("header_down -{name}"));
+                }
+                _ => self.not_translated(line),
+            }
         }
     }
 
@@ -513,6 +522,12 @@ fn parameter<'t>(line: &'t Directive, name: &str) -> Option<&'t str> {
     line.args
         .iter()
         .find_map(|word| word.text.strip_prefix(name))
+}
+
+/// Whether a header name with this byte means the same in a Caddyfile: around names, `+`, `-`, `?`, `>` and `*` say what
+/// is done with headers.
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
 /// A path as a pattern.

@@ -279,7 +279,7 @@ impl Writer<'_> {
         let matcher = match (subject, is_pattern) {
             ("$host", false) => format!("host {}", word(with)),
             ("$request_method", false) => format!("method {with}"),
-            ("$scheme", false) => format!("protocol {with}"),
+            ("$scheme", false) if matches!(with, "http" | "https") => format!("protocol {with}"),
             ("$uri", true) => format!("path_regexp {name} {pattern}"),
             (subject, _) => match (
                 subject.strip_prefix("$http_"),
@@ -289,7 +289,7 @@ impl Writer<'_> {
                     format!("header_regexp {name} {} {pattern}", field.replace('_', "-"))
                 }
                 (_, Some(argument)) if !is_pattern && !with.is_empty() => {
-                    format!("query {argument}={}", word(with))
+                    format!("query {}", word(&format!("{argument}={with}")))
                 }
                 _ => return false,
             },
@@ -360,7 +360,11 @@ impl Writer<'_> {
 
     /// `allow` and `deny`, where they keep out all but some, or some; whether anybody comes in.
     fn access(&mut self, level: &Level<'_>) -> bool {
-        let rules = level.nearest(&["allow", "deny"]);
+        let (sockets, rules): (Vec<_>, Vec<_>) = level
+            .nearest(&["allow", "deny"])
+            .into_iter()
+            .partition(|rule| rule.arg(0) == Some("unix:"));
+        sockets.iter().for_each(|rule| self.not_translated(rule));
         let (Some(first), Some(last)) = (rules.first(), rules.last()) else {
             return true;
         };

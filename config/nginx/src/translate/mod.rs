@@ -8,6 +8,8 @@ mod place;
 mod python;
 mod text;
 
+use std::collections::BTreeSet;
+
 use sluice_diag::Report;
 
 use crate::Loader;
@@ -54,6 +56,7 @@ pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
         depth: 0,
         names: 0,
         route: String::new(),
+        taken: BTreeSet::new(),
     };
     writer.line("{");
     writer.depth += 1;
@@ -155,6 +158,8 @@ struct Writer<'r> {
     names: usize,
     /// The named route that holds the locations of the site.
     route: String,
+    /// The addresses of sites so far, each with what it is bound to: of two servers with one name nginx takes the first.
+    taken: BTreeSet<(String, String)>,
 }
 
 impl Writer<'_> {
@@ -284,11 +289,9 @@ impl Writer<'_> {
 
     /// What a site says of its addresses: hosts, certificates, its log.
     fn connections(&mut self, level: &Level<'_>, is_tls: bool) {
-        let hosts = level.own("listen").filter_map(|line| bound(line.arg(0)?));
-        let hosts: std::collections::BTreeSet<&str> = hosts.collect();
+        let hosts = bound_hosts(level);
         if !hosts.is_empty() {
-            let hosts: Vec<&str> = hosts.into_iter().collect();
-            self.line(format!("bind {}", hosts.join(" ")));
+            self.line(format!("bind {hosts}"));
         }
         let files = |name: &str| level.find(name).and_then(|line| line.arg(0));
         let pair = (files("ssl_certificate"), files("ssl_certificate_key"));
@@ -366,23 +369,31 @@ impl Writer<'_> {
         servers: &[&Directive],
     ) -> Vec<String> {
         let mut found = Vec::new();
-        let listens: Vec<(&str, bool)> = level
+        let listens: Vec<(&str, Option<&Directive>)> = level
             .own("listen")
             .filter(|line| !is_quic(line))
-            .filter_map(|line| {
-                let is_ssl = line.args.iter().any(|word| word.text == "ssl");
-                Some((line.arg(0)?, is_ssl))
-            })
+            .filter_map(|line| Some((line.arg(0)?, Some(line))))
             .collect();
         let listens = if level.own("listen").next().is_none() {
-            vec![("80", false)]
+            vec![("80", None)]
         } else {
             listens
         };
-        for (listen, is_ssl) in listens {
-            let Some(port) = port(listen) else {
-                self.not_translated(server);
-                continue;
+        for (listen, line) in listens {
+            let is_ssl = is_with_tls(listen, servers);
+            let port = match (port(listen), line) {
+                (Some(port), line) => match line.filter(|_| port == other_port(is_ssl)) {
+                    None => port,
+                    // A Caddyfile has no site without TLS on the port of HTTPS, and the other way round.
+                    Some(line) => {
+                        self.not_translated(line);
+                        continue;
+                    }
+                },
+                (None, _) => {
+                    self.not_translated(server);
+                    continue;
+                }
             };
             let scheme = if is_ssl { "https" } else { "http" };
             for name in level.own("server_name").flat_map(|line| &line.args) {
@@ -407,8 +418,8 @@ impl Writer<'_> {
                 found.push(format!("{scheme}://:{port}"));
             }
         }
-        let mut seen = std::collections::BTreeSet::new();
-        found.retain(|address| seen.insert(address.clone()));
+        let hosts = bound_hosts(level);
+        found.retain(|address| self.taken.insert((hosts.clone(), address.clone())));
         found
     }
 }
@@ -497,6 +508,34 @@ fn bound(listen: &str) -> Option<&str> {
         .then(|| host.trim_start_matches('[').trim_end_matches(']'))
 }
 
+/// The hosts that the `listen` lines of a server name.
+fn bound_hosts(level: &Level<'_>) -> String {
+    let hosts = level.own("listen").filter_map(|line| bound(line.arg(0)?));
+    let hosts: BTreeSet<&str> = hosts.collect();
+    hosts.into_iter().collect::<Vec<_>>().join(" ")
+}
+
+/// The port that a site with TLS (`is_ssl`) or without may not have.
+fn other_port(is_ssl: bool) -> u16 {
+    if is_ssl { 80 } else { 443 }
+}
+
+/// Whether two `listen` name the same socket.
+fn is_same_address(one: &str, other: &str) -> bool {
+    port(one) == port(other) && bound(one) == bound(other)
+}
+
+/// Whether connections to an address have TLS, which one server says for all that listen there.
+fn is_with_tls(listen: &str, servers: &[&Directive]) -> bool {
+    let lines = servers.iter().flat_map(|server| server.body());
+    let mut lines = lines.filter(|line| line.name() == "listen" && !is_quic(line));
+    lines.any(|line| {
+        line.arg(0)
+            .is_some_and(|other| is_same_address(other, listen))
+            && line.args.iter().any(|word| word.text == "ssl")
+    })
+}
+
 /// Whether a server gets what names no other one at this address.
 fn is_default(server: &Directive, listen: &str, servers: &[&Directive]) -> bool {
     let at = |other: &&&Directive| {
@@ -507,7 +546,7 @@ fn is_default(server: &Directive, listen: &str, servers: &[&Directive]) -> bool 
             .peekable();
         match lines.peek() {
             None => listen == "80",
-            Some(_) => lines.any(|line| line.arg(0).and_then(port) == port(listen)),
+            Some(_) => lines.any(|line| line.arg(0).is_some_and(|at| is_same_address(at, listen))),
         }
     };
     let says = |other: &&&Directive| {

@@ -20,13 +20,24 @@ pub fn word(text: &str) -> String {
         && !text.contains(char::is_whitespace)
         && !text.contains("{$")
         && !matches!(text, "{" | "}")
-        && !text.starts_with("<<");
+        && !text.starts_with("<<")
+        && !text.ends_with('\\');
     if is_plain {
         return text.to_owned();
     }
     match text.contains('`') {
         false => format!("`{text}`"),
-        true => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        // Between quotation marks, too, a backslash stands for itself but in front of one.
+        true if !text.ends_with('\\') && !text.contains("\\\"") => {
+            format!("\"{}\"", text.replace('"', "\\\""))
+        }
+        true => {
+            let mut marker = "END".to_owned();
+            while text.contains(&marker) {
+                marker.push('_');
+            }
+            format!("<<{marker}\n{text}\n{marker}")
+        }
     }
 }
 

@@ -6,11 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_net::sys::files::free_bytes;
 
 use super::fill::{self, FOLDER};
+use super::pace::Iteration;
 use super::{Digest, Store, lock, unix_now};
 use crate::limits::{DISK_BLOCK_BYTES, EVICTED_AT_ONCE_MAX, KEEPER_PAUSE};
 
@@ -78,12 +79,11 @@ pub(super) fn start(store: &Arc<Store>) -> io::Result<()> {
 /// Reads all existing files, in batches.
 fn load(weak: &Weak<Store>, signal: &Signal) {
     let Some(store) = weak.upgrade() else { return };
-    let (batch, pause) = lock(&store.bounds).loader;
+    let mut iteration = Iteration::new(lock(&store.bounds).loader, Instant::now());
     let mut folders = vec![(store.path.clone(), 0)];
     let levels = store.levels.len();
     store.clean_up();
     drop(store);
-    let mut seen = 0;
     while let Some((folder, depth)) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else {
             continue;
@@ -99,8 +99,9 @@ fn load(weak: &Weak<Store>, signal: &Signal) {
                 }
                 continue;
             }
-            seen += 1;
-            if seen % batch.max(1) == 0 && !signal.rest(pause) {
+            if let Some(pause) = iteration.count(Instant::now())
+                && !signal.rest(pause)
+            {
                 return;
             }
             match weak.upgrade() {
@@ -173,12 +174,25 @@ impl Store {
         doomed.into_iter().for_each(|digest| self.unlink(digest));
         let bounds = *lock(&self.bounds);
         let idle_since = unix_now().saturating_sub(bounds.inactive);
+        let mut manager = bounds
+            .manager
+            .map(|pace| Iteration::new(pace, Instant::now()));
+        // Whether the store still exists after the pause that is due, if any.
+        let paced = |count: &mut Option<Iteration>| match count {
+            Some(iteration) => iteration
+                .count(Instant::now())
+                .is_none_or(|pause| self.signal.rest(pause)),
+            None => true,
+        };
         loop {
             let taken = lock(&self.index).take_idle(idle_since);
             match taken {
                 Some((digest, true)) => self.evict(digest),
-                Some((_, false)) => {}
+                Some((_, false)) => continue,
                 None => break,
+            }
+            if !paced(&mut manager) {
+                return;
             }
         }
         loop {
@@ -190,8 +204,11 @@ impl Store {
             drop(index);
             match taken {
                 Some((digest, true)) => self.evict(digest),
-                Some((_, false)) => {}
+                Some((_, false)) => continue,
                 None => break,
+            }
+            if !paced(&mut manager) {
+                return;
             }
         }
         self.keep_free(bounds.free_min);

@@ -11,6 +11,7 @@ mod flight;
 mod index;
 mod maintenance_thread;
 mod open_responses;
+mod pace;
 mod record;
 
 pub use digest::Digest;
@@ -32,6 +33,7 @@ use crate::limits::{DOOMED_MAX, TROUBLE_PAUSE};
 use flight::Flights;
 use index::{Entry, Index, Look};
 use maintenance_thread::Signal;
+pub use pace::Pace;
 use record::Record;
 
 /// Location and limits of a cache.
@@ -49,8 +51,10 @@ pub struct Settings {
     pub bytes_max: u64,
     /// Free space in bytes to leave on the file system, 0 for none.
     pub free_min: u64,
-    /// How many files the loader reads in one batch, and the pause between batches.
-    pub loader: (usize, Duration),
+    /// How fast existing files are read after the start.
+    pub loader: Pace,
+    /// How fast files are removed that are inactive or beyond the limits; without pauses if `None`.
+    pub manager: Option<Pace>,
 }
 
 /// Receives errors that do not affect a request, for the log.
@@ -124,7 +128,8 @@ struct Bounds {
     inactive: u64,
     bytes_max: u64,
     free_min: u64,
-    loader: (usize, Duration),
+    loader: Pace,
+    manager: Option<Pace>,
 }
 
 /// The cache entry of a request, whether it exists or not.
@@ -568,6 +573,7 @@ impl Bounds {
             bytes_max: settings.bytes_max,
             free_min: settings.free_min,
             loader: settings.loader,
+            manager: settings.manager,
         }
     }
 }

@@ -32,7 +32,12 @@ impl Folder {
             inactive: Duration::from_secs(600),
             bytes_max: 0,
             free_min: 0,
-            loader: (100, Duration::from_millis(1)),
+            loader: Pace {
+                files: 100,
+                threshold: Duration::from_millis(200),
+                sleep: Duration::from_millis(1),
+            },
+            manager: None,
         }
     }
 
@@ -248,27 +253,37 @@ fn files_that_are_removed_or_broken_are_not_there_any_more() {
 
 #[test]
 fn a_store_keeps_to_its_room() {
-    let folder = Folder::new("room");
-    let settings = Settings {
-        bytes_max: 3 * DISK,
-        ..folder.settings()
+    let paced = Pace {
+        files: 2,
+        threshold: Duration::from_millis(200),
+        sleep: Duration::from_millis(1),
     };
-    let store = folder.open_with(&settings);
+    for manager in [None, Some(paced)] {
+        let folder = Folder::new("room");
+        keeps_to_its_room(&folder.open_with(&Settings {
+            bytes_max: 3 * DISK,
+            manager,
+            ..folder.settings()
+        }));
+    }
+}
+
+fn keeps_to_its_room(store: &Arc<Store>) {
     for number in 0..20 {
-        put(&store, &format!("key {number}"), b"x");
+        put(store, &format!("key {number}"), b"x");
     }
     eventually(|| store.fullness().bytes <= 3 * DISK);
     assert_eq!(store.fullness().entries, 3);
-    assert!(find(&store, "key 19").is_some() && find(&store, "key 0").is_none());
+    assert!(find(store, "key 19").is_some() && find(store, "key 0").is_none());
     // A response larger than the whole cache is rejected at the start, or given up while it is written.
     let head = head("x");
     let large = store.begin(b"l", b"", &Fields::new(), (&head, times()), Some(4 * DISK));
     assert!(large.is_none());
-    let mut fill = begin(&store, "l", b"", &Fields::new()).unwrap();
+    let mut fill = begin(store, "l", b"", &Fields::new()).unwrap();
     fill.write(&vec![0; 4 * DISK as usize]);
     assert!(!fill.is_going_on());
     fill.finish();
-    assert_eq!(find(&store, "l"), None);
+    assert_eq!(find(store, "l"), None);
 }
 
 const DISK: u64 = crate::limits::DISK_BLOCK_BYTES;

@@ -99,7 +99,13 @@ fn parsed(subjects: &[&str]) -> Vec<Subject> {
 fn shown(store: &CertStore, name: &str) -> Vec<u8> {
     let fallback = crate::store::Fallback::default();
     store
-        .choose(Some(name), None, &fallback, |_| true)
+        .choose(
+            Some(name),
+            None,
+            &fallback,
+            crate::selection::Unmatched::Refuse,
+            |_| true,
+        )
         .unwrap()
         .cert[0]
         .to_vec()
@@ -300,7 +306,13 @@ fn an_order_holds_nobody_up_and_its_name_gets_no_other_certificate_meanwhile() {
     assert_eq!(s.maintainer.due(s.start), [], "it is under way");
     let choose = |name| {
         let fallback = crate::store::Fallback::default();
-        s.store.choose(Some(name), None, &fallback, |_| true)
+        s.store.choose(
+            Some(name),
+            None,
+            &fallback,
+            crate::selection::Unmatched::Refuse,
+            |_| true,
+        )
     };
     assert!(choose("r.test").is_none() && choose("a.test").is_some());
     let_through.send(()).unwrap();

@@ -195,7 +195,13 @@ fn delegate_of_stranger() -> (Vec<u8>, KeyPair) {
 }
 
 fn stapled(store: &CertStore, name: &str) -> Option<Vec<u8>> {
-    let chosen = store.choose(Some(name), None, &Fallback::default(), |_| true);
+    let chosen = store.choose(
+        Some(name),
+        None,
+        &Fallback::default(),
+        crate::selection::Unmatched::Refuse,
+        |_| true,
+    );
     chosen.and_then(|chosen| chosen.ocsp.clone())
 }
 

@@ -210,6 +210,7 @@ impl<S: Service> Connection<S> {
         self.count_request(exchange, settings);
         exchange.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
         exchange.status_line = StatusLine::default();
+        exchange.reasons = Status::reason;
         exchange.res.clear();
         exchange.inline.clear();
         if framing.body != BodyFraming::None {

@@ -266,7 +266,7 @@ impl<'a> Sender<'a> {
             framing,
             conn,
             &date,
-            version,
+            (version, exchange.reasons),
             &mut self.out,
         );
         self.sent.head = self.out.len() as u64;

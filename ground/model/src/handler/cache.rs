@@ -76,6 +76,15 @@ objects! {
         pub loader_files: u32,
         /// The pause between two iterations; 50 ms when zero.
         pub loader_sleep: Duration,
+        /// Maximum duration of an iteration; 200 ms when zero.
+        pub loader_threshold: Duration,
+        /// Files removed per iteration because they are inactive or beyond a limit; all at once when this and the next two
+        /// are zero.
+        pub manager_files: u32,
+        /// The pause between two iterations; 50 ms when zero.
+        pub manager_sleep: Duration,
+        /// Maximum duration of an iteration; 200 ms when zero.
+        pub manager_threshold: Duration,
     }
 
     /// The lifetime of responses with certain statuses.

@@ -107,6 +107,9 @@ pub fn encode_with_target(
     Ok(())
 }
 
+/// The reason phrases of status lines (RFC 9112, section 4); those that are registered are [`Status::reason`].
+pub type ReasonPhrases = fn(Status) -> &'static str;
+
 /// Writes the head of a final response, or of a 101.
 ///
 /// `Connection`, `Content-Length` and `Transfer-Encoding` of the list are replaced according to `conn` and `framing`.
@@ -119,7 +122,7 @@ pub fn encode_response_head(
     framing: BodyFraming,
     conn: ConnectionHeader,
     date: &[u8; 29],
-    version: Version,
+    (version, reasons): (Version, ReasonPhrases),
     out: &mut Vec<u8>,
 ) {
     debug_assert!(
@@ -131,7 +134,7 @@ pub fn encode_response_head(
     } else {
         framing
     };
-    push_status_line(status, version, out);
+    push_status_line(status, version, reasons, out);
     let described =
         framing == BodyFraming::None && !status.is_informational() && status != Status::NO_CONTENT;
     let (mut dated, mut length) = (false, false);
@@ -175,7 +178,7 @@ pub fn encode_response_head(
 /// Writes an interim response: 1xx other than 101 (RFC 9110, section 15.2).
 pub fn encode_interim(status: Status, fields: &Fields, out: &mut Vec<u8>) {
     debug_assert!(status.is_informational() && status != Status::SWITCHING_PROTOCOLS);
-    push_status_line(status, Version::Http11, out);
+    push_status_line(status, Version::Http11, Status::reason, out);
     for field in fields.iter() {
         match field.id {
             FieldId::ContentLength
@@ -213,7 +216,7 @@ pub fn encode_last_chunk_with_trailers(trailers: &Fields, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn push_status_line(status: Status, version: Version, out: &mut Vec<u8>) {
+fn push_status_line(status: Status, version: Version, reasons: ReasonPhrases, out: &mut Vec<u8>) {
     if status == Status::OK && version != Version::Http10 {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;
@@ -227,7 +230,7 @@ fn push_status_line(status: Status, version: Version, out: &mut Vec<u8>) {
     let code = status.code();
     let digit = |value: u16| b'0' + (value % 10) as u8;
     out.extend_from_slice(&[digit(code / 100), digit(code / 10), digit(code), b' ']);
-    out.extend_from_slice(status.reason().as_bytes());
+    out.extend_from_slice(reasons(status).as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

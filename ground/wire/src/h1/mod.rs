@@ -24,7 +24,7 @@ pub(crate) use body::may_trail;
 pub use body::{BodyDecoder, BodyError, BodyStep, MergedStep};
 pub(crate) use encode::push_target;
 pub use encode::{
-    CHUNK_END, ConnectionHeader, LAST_CHUNK, encode_chunk_head, encode_interim,
+    CHUNK_END, ConnectionHeader, LAST_CHUNK, ReasonPhrases, encode_chunk_head, encode_interim,
     encode_last_chunk_with_trailers, encode_request_head, encode_response_head, encode_with_target,
 };
 pub use field_line::FieldFault;

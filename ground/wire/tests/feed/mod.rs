@@ -423,7 +423,7 @@ pub fn check_response(bytes: &[u8]) {
         value.body,
         conn,
         date,
-        Version::Http11,
+        (Version::Http11, sluice_message::Status::reason),
         &mut out,
     );
     let mut again = ResponseHead::default();

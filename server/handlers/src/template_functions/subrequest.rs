@@ -121,6 +121,7 @@ fn subrequest(exchange: &Exchange, req: RequestHead) -> Exchange {
         came: Default::default(),
         close: false,
         status_line: Default::default(),
+        reasons: sluice_message::Status::reason,
         context: Context::default(),
     }
 }

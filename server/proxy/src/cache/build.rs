@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_cache::store::{Settings, Store};
+use sluice_cache::store::{Pace, Settings, Store};
 use sluice_message::Method;
 use sluice_message::caching::Rules;
+use sluice_model::Duration;
 use sluice_model::cache::{Cache as Config, CacheStore};
 use sluice_route::Template;
 
 use super::{Cache, LockTimeouts, Rule, UseStale, Valid};
-use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_LOADER};
+use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_PACE};
 use crate::reverse_proxy;
 use crate::reverse_proxy::language::Language;
 use sluice_pipeline::build::Builder;
@@ -104,7 +105,9 @@ fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
             "use at least 32 KiB; 8,000 cached responses need about 1 MiB",
         );
     }
-    let (files, pause) = CACHE_LOADER;
+    let is_paced = config.manager_files != 0
+        || given(config.manager_threshold).is_some()
+        || given(config.manager_sleep).is_some();
     Ok(Settings {
         path: PathBuf::from(&config.path),
         levels: config.levels.clone(),
@@ -112,14 +115,31 @@ fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
         inactive: given(config.inactive).unwrap_or(CACHE_INACTIVE),
         bytes_max: config.max_size,
         free_min: config.min_free,
-        loader: (
-            match config.loader_files {
-                0 => files,
-                files => files as usize,
-            },
-            given(config.loader_sleep).unwrap_or(pause),
+        loader: pace(
+            config.loader_files,
+            config.loader_threshold,
+            config.loader_sleep,
         ),
+        manager: is_paced.then(|| {
+            pace(
+                config.manager_files,
+                config.manager_threshold,
+                config.manager_sleep,
+            )
+        }),
     })
+}
+
+/// A pace; what is zero has its default.
+fn pace(files: u32, threshold: Duration, sleep: Duration) -> Pace {
+    Pace {
+        files: match files {
+            0 => CACHE_PACE.files,
+            files => files as usize,
+        },
+        threshold: given(threshold).unwrap_or(CACHE_PACE.threshold),
+        sleep: given(sleep).unwrap_or(CACHE_PACE.sleep),
+    }
 }
 
 /// Opens the cache, unless the configuration is only validated.

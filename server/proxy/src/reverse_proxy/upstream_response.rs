@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, Fields, Method, ResponseHead};
+use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::tunnel::Term;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use sluice_upstream::{Call, Pool, Response};
@@ -84,6 +84,7 @@ impl ReverseProxy {
     /// Makes a head from the upstream, or from the cache, the response head, with the configured changes.
     pub fn put_on(&self, exchange: &mut Exchange, mut head: ResponseHead) {
         exchange.res.status = head.status;
+        exchange.reasons = Status::reason;
         self.change_down(exchange, &mut head);
         self.dialect
             .take_fields(exchange, &mut head, self.keeps_fields);
@@ -115,6 +116,7 @@ impl ReverseProxy {
             return Step::Fail(failure.into());
         }
         exchange.res.status = head.status;
+        exchange.reasons = Status::reason;
         exchange.context.upstream.status = Some(head.status);
         strip_hop_by_hop(&mut head.fields);
         head.fields.remove(FieldId::ContentLength);

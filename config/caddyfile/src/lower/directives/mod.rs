@@ -199,7 +199,8 @@ impl Lowering<'_> {
     }
 }
 
-/// A word as JSON has it: a number or a boolean where it looks like one and has no quotes.
+/// A word as JSON has it: a number or a boolean where it looks like one and has no quotes. Numbers and booleans are
+/// those of Go's `strconv`, but for hexadecimal ones and infinity.
 pub(super) fn scalar(word: &Token) -> serde_json::Value {
     let text = word.text.as_str();
     if word.quote != Quote::None {
@@ -208,11 +209,32 @@ pub(super) fn scalar(word: &Token) -> serde_json::Value {
     if let Ok(number) = text.parse::<i64>() {
         return number.into();
     }
-    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-    match (text, number(text)) {
-        ("true", _) => true.into(),
-        ("false", _) => false.into(),
+    match (text, float(text)) {
+        ("true" | "TRUE" | "True" | "t" | "T", _) => true.into(),
+        ("false" | "FALSE" | "False" | "f" | "F", _) => false.into(),
+        // A whole number is written as one.
+        (_, Some(number)) if number.fract() == 0.0 && number.abs() < EXACT_MAX => {
+            (number as i64).into()
+        }
         (_, Some(number)) => number.into(),
         (_, None) => text.into(),
     }
+}
+
+/// Whole numbers below are exact as floating-point numbers.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// A finite decimal number, in which single underscores may separate digits.
+fn float(text: &str) -> Option<f64> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    let mut underscores = (0..bytes.len()).filter(|at| bytes[*at] == b'_');
+    if !underscores.all(|at| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1))) {
+        return None;
+    }
+    let number = text.replace('_', "").parse::<f64>().ok()?;
+    number.is_finite().then_some(number)
 }

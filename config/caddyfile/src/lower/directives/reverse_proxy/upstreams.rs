@@ -117,8 +117,13 @@ impl Lowering<'_> {
         if let Some(path) = text.strip_prefix("unix+h2c/") {
             return Some((Scheme::H2c, vec![format!("unix/{path}")]));
         }
-        if let Some((host, first, last)) = placeholder_range(text) {
-            let range = PortRange { first, last };
+        if let Some((host, ports)) = placeholder_range(text) {
+            let range = match PortRange::parse(ports) {
+                Ok(range) => range,
+                Err(error) => {
+                    return self.bad_upstream(word, error.to_string(), "write `{…}:8001-8002`");
+                }
+            };
             let address = Address {
                 network: String::new(),
                 host: host.to_owned(),
@@ -222,11 +227,10 @@ impl Lowering<'_> {
 }
 
 /// The parts of an address whose host has placeholders and whose ports are a range: `{host}:8001-8002`.
-fn placeholder_range(text: &str) -> Option<(&str, u16, u16)> {
+fn placeholder_range(text: &str) -> Option<(&str, &str)> {
     let (host, ports) = text.rsplit_once(':')?;
-    let (first, last) = ports.split_once('-')?;
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (host.contains('{') && first <= last).then_some((host, first, last))
+    let is_range = ports.contains('-') && !ports.contains(['{', '}']);
+    (host.contains('{') && is_range).then_some((host, ports))
 }
 
 /// Whether an address is a socket without ports.
