@@ -349,9 +349,10 @@ impl<'a> Users<'a> {
         self.levels = Some(levels);
     }
 
-    /// Whether new steps may begin.
-    fn is_loading(&self) -> bool {
-        !matches!(self.stage, Stage::Drain { .. })
+    /// Whether a step that is due at `due` may begin. The window may have ended although this thread has not noticed: a
+    /// step after its end would be sent and belong to no figure.
+    fn may_begin(&self, due: Ns) -> bool {
+        !matches!(self.stage, Stage::Drain { .. }) && due < self.record.window.end
     }
 
     fn is_open_loop(&self) -> bool {
@@ -369,7 +370,7 @@ impl<'a> Users<'a> {
     /// after the response.
     fn adapt(&mut self, now: Ns) {
         self.next_level = now + span(LEVEL_INTERVAL);
-        if self.is_open_loop() || !self.is_loading() || self.levels.is_none() {
+        if self.is_open_loop() || !self.may_begin(now) || self.levels.is_none() {
             return;
         }
         for at in 0..self.users.len() {
@@ -421,7 +422,8 @@ impl<'a> Users<'a> {
             }
             self.wakes.pop();
             match self.users[at].doing {
-                Doing::Pause { until, next } if until == when && self.is_loading() => match next {
+                Doing::Pause { until, next } if until == when && self.may_begin(when) => match next
+                {
                     Next::Session => self.arrive(at, when, now),
                     Next::Step => self.step(at, when, now),
                 },
@@ -568,7 +570,7 @@ impl<'a> Users<'a> {
             return self.leave(at, SessionEnd::Completed, think, now);
         }
         let stays = self.is_open_loop() || self.takes_part(at, now);
-        if !self.is_loading() || !stays {
+        if !self.may_begin(now) || !stays {
             return self.leave(at, SessionEnd::Unfinished, 0, now);
         }
         self.pause(at, think, Next::Step, now);
@@ -611,7 +613,7 @@ impl<'a> Users<'a> {
             }
             return;
         }
-        if !self.is_loading() {
+        if !self.may_begin(now) {
             return;
         }
         match self.takes_part(at, now) {
@@ -639,7 +641,7 @@ impl<'a> Users<'a> {
     fn nap(&self, now: Ns) -> Nap {
         let window = self.record.window;
         let mut next = self.next_tick;
-        if !self.is_open_loop() && self.is_loading() {
+        if !self.is_open_loop() && self.may_begin(now) {
             next = next.min(self.next_level);
         }
         match self.stage {
@@ -683,3 +685,6 @@ fn think(step: &Step, chance: &mut Random) -> Ns {
     };
     span(step.think_min) + random as Ns
 }
+
+#[cfg(test)]
+mod tests;
