@@ -31,6 +31,7 @@ use crate::generator::request::Prepared;
 use crate::generator::response::LastHead;
 use crate::generator::schedule::{Nap, nap};
 use crate::generator::talk::{Done, Lost, What};
+use crate::generator::timers::Timers;
 use crate::generator::worker::{Share, Signals};
 use crate::generator::{Plan, Shared};
 use crate::random::Random;
@@ -135,6 +136,10 @@ pub struct Users<'a> {
     pub(super) last: LastHead,
     pub(super) done: Vec<Done>,
     pub(super) buf: Vec<u8>,
+    /// QUIC's timers, by client.
+    pub(super) timers: Timers,
+    /// Packets on their way to a socket.
+    pub(super) packets: Vec<u8>,
     pub(super) in_flight: usize,
     stage: Stage,
     stopped: bool,
@@ -203,6 +208,8 @@ impl<'a> Users<'a> {
             last: LastHead::default(),
             done: Vec::new(),
             buf: vec![0; READ_BYTES],
+            timers: Timers::default(),
+            packets: Vec::new(),
             in_flight: 0,
             stage: Stage::Before,
             stopped: false,
@@ -224,6 +231,7 @@ impl<'a> Users<'a> {
                 break;
             }
             self.begin_due();
+            self.run_timers(now);
             if now >= self.next_level {
                 self.adapt(now);
             }
@@ -261,6 +269,10 @@ impl<'a> Users<'a> {
             }
         }
         self.record.censored.without_response = self.in_flight as u64;
+        let now = self.clock.now();
+        for user in &mut self.users {
+            user.connection.close(now);
+        }
         Ok(self.record)
     }
 
@@ -381,7 +393,7 @@ impl<'a> Users<'a> {
                         self.count_session(at, SessionEnd::Unfinished, now);
                     }
                     self.users[at].doing = Doing::Away;
-                    self.users[at].connection.close();
+                    self.users[at].connection.close(now);
                 }
                 (true, Doing::Pause { .. })
                 | (false, Doing::Away)
@@ -450,7 +462,7 @@ impl<'a> Users<'a> {
         let mut values = std::mem::take(&mut self.users[at].visit.values);
         self.take_values(&mut values, None);
         if self.scenario.sessions[session].new_connection {
-            self.users[at].connection.close();
+            self.users[at].connection.close(now);
         }
         self.users[at].visit = Visit {
             session,
@@ -502,7 +514,7 @@ impl<'a> Users<'a> {
             self.begin(at, due, now);
             return;
         }
-        self.users[at].connection.close();
+        self.users[at].connection.close(now);
         self.users[at].doing = Doing::Connects { due };
         self.dial(at, now);
     }
@@ -620,7 +632,7 @@ impl<'a> Users<'a> {
             // A pause of at least a nanosecond, for the same reason.
             true if end == SessionEnd::Failed => self.pause(at, pause.max(1), Next::Session, now),
             true => self.pause(at, pause, Next::Session, now),
-            false => self.users[at].connection.close(),
+            false => self.users[at].connection.close(now),
         }
     }
 
@@ -640,7 +652,7 @@ impl<'a> Users<'a> {
     /// How to wait until there is something to do.
     fn nap(&self, now: Ns) -> Nap {
         let window = self.record.window;
-        let mut next = self.next_tick;
+        let mut next = self.next_tick.min(self.timers.next());
         if !self.is_open_loop() && self.may_begin(now) {
             next = next.min(self.next_level);
         }

@@ -92,7 +92,7 @@ fn graceful_ends_of_connections_lose_no_request() {
     let (address, served) = start();
     let mut plan = plan(address, Some(60));
     let url = format!("http://{address}/x");
-    plan.target = Target::parse(&url, true, None, Reach::Loopback).unwrap();
+    plan.target = Target::parse(&url, HttpVersion::Http2, None, Reach::Loopback).unwrap();
     // Each connection has more requests in flight than the server takes.
     (plan.connections, plan.depth) = (2, 5);
     let load = load(&plan);
@@ -106,7 +106,7 @@ fn an_open_loop_sends_them_again_as_well() {
     let (address, _) = start();
     let mut plan = plan(address, None);
     let url = format!("http://{address}/x");
-    plan.target = Target::parse(&url, true, None, Reach::Loopback).unwrap();
+    plan.target = Target::parse(&url, HttpVersion::Http2, None, Reach::Loopback).unwrap();
     (plan.connections, plan.depth) = (4, 5);
     plan.mode = Mode::Open {
         rate: 200.0,
