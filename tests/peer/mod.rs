@@ -28,6 +28,7 @@ mod nginx_sites;
 mod origins;
 mod peers;
 mod placeholders;
+mod quic;
 mod redirects;
 mod sites;
 mod storage;
