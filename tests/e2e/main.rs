@@ -26,6 +26,7 @@ mod fastcgi;
 mod files;
 mod get_certificate;
 mod h2;
+mod h3;
 mod handshakes;
 mod intercept;
 mod limits;

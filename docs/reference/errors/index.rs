@@ -88,7 +88,6 @@ pages! {
     "nesting-too-deep"
     "no-cipher"
     "no-effect"
-    "no-http3"
     "not-formatted"
     "old-ssl"
     "old-tls"

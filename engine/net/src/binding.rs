@@ -53,6 +53,11 @@ impl<S: Service> Slot<S> {
         self.retired.notify_waiters();
     }
 
+    /// Takes [`Slot::retire`] back.
+    pub(crate) fn revive(&self) {
+        self.is_retired.set(false);
+    }
+
     /// Waits until the listener is removed.
     pub(crate) async fn retired(&self) {
         let notified = self.retired.notified();

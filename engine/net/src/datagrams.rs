@@ -40,15 +40,25 @@ pub(crate) type Group = Arc<Vec<Socket>>;
 ///
 /// There are no more file descriptors.
 pub(crate) fn receivers(sockets: Vec<Socket>) -> io::Result<(Vec<Receiver>, Group)> {
-    let copies = sockets.iter().map(Socket::try_clone);
-    let group: Group = Arc::new(copies.collect::<io::Result<_>>()?);
-    let numbered = (0..=u8::MAX).zip(sockets);
-    let receivers = numbered.map(|(index, socket)| Receiver {
-        socket: socket.into(),
-        index,
-        _group: group.clone(),
+    let group: Group = Arc::new(sockets);
+    Ok((receivers_of(&group)?, group))
+}
+
+/// More receivers for the sockets of a group.
+///
+/// # Errors
+///
+/// There are no more file descriptors.
+pub(crate) fn receivers_of(group: &Group) -> io::Result<Vec<Receiver>> {
+    let numbered = (0..=u8::MAX).zip(group.iter());
+    let receivers = numbered.map(|(index, socket)| {
+        Ok(Receiver {
+            socket: socket.try_clone()?.into(),
+            index,
+            _group: group.clone(),
+        })
     });
-    Ok((receivers.collect(), group))
+    receivers.collect()
 }
 
 /// The datagram side of a listener.

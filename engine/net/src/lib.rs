@@ -49,8 +49,9 @@ pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;
 pub use service::{
-    AddressValidation, Came, ClientLimits, Completion, Congestion, Ending, Exchange, Http3, Linger,
-    Lingering, Protocols, Refused, Response, Segmentation, Service, Settings, Slow, StatusLine,
+    AddressValidation, Came, ClientLimits, Completion, Congestion, EarlyData, Ending, Exchange,
+    Http3, Linger, Lingering, Protocols, Refused, Response, Segmentation, Service, Settings, Slow,
+    StatusLine,
 };
 pub use sockets::SocketSettings;
 pub use stream::Stream;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead, Status};
@@ -226,10 +227,14 @@ pub struct Http3 {
     pub unacknowledged_bytes_max: u32,
     /// When clients have to prove their address before anything is computed for them.
     pub address_validation: AddressValidation,
+    /// Whether clients that come back may send requests before the end of the handshake.
+    pub early_data: EarlyData,
     /// The algorithm of congestion control.
     pub congestion: Congestion,
     /// Whether the kernel splits one large datagram into packets (GSO).
     pub segmentation: Segmentation,
+    /// The secret of stateless resets and address tokens; that of the process if `None`.
+    pub host_key: Option<Arc<[u8]>>,
 }
 
 /// When clients have to prove their address (RFC 9000, section 8.1.2), which costs them a round trip.
@@ -240,6 +245,19 @@ pub enum AddressValidation {
     UnderLoad,
     /// Always.
     Always,
+}
+
+/// Whether clients may send requests before the end of the handshake (0-RTT), which others can replay (RFC 8446, section
+/// 8; RFC 8470).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EarlyData {
+    /// As over TCP, where the TLS configuration decides.
+    #[default]
+    AsOverTcp,
+    /// They may.
+    Accepted,
+    /// They may not.
+    Refused,
 }
 
 /// Algorithms of congestion control.
@@ -271,8 +289,10 @@ impl Default for Http3 {
             window_bytes: 256 * 1024,
             unacknowledged_bytes_max: 2 * 1024 * 1024,
             address_validation: AddressValidation::default(),
+            early_data: EarlyData::default(),
             congestion: Congestion::default(),
             segmentation: Segmentation::default(),
+            host_key: None,
         }
     }
 }

@@ -88,6 +88,16 @@ pub struct Counters {
     pub quic_retries: Count,
     /// QUIC connections that were refused because of a limit.
     pub quic_refused: Count,
+    /// QUIC connections with requests before the end of the handshake.
+    pub quic_early: Count,
+    /// Changes of the address of QUIC clients.
+    pub quic_migrations: Count,
+    /// Packets to QUIC clients that were lost.
+    pub quic_lost_packets: Count,
+    /// Bytes of datagrams to QUIC clients.
+    pub quic_sent_bytes: Count,
+    /// Bytes of datagrams from QUIC clients.
+    pub quic_received_bytes: Count,
     /// Requests aborted because their bodies arrived below the minimum data rate.
     pub requests_too_slow: Count,
     /// Responses aborted because clients received them below the minimum data rate.

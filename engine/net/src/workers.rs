@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::rc::{self, Rc};
 use std::sync::mpsc as std_mpsc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sluice_message::{Moment, Remote};
@@ -21,7 +21,9 @@ use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
 use crate::connection::{self, Connection, Open, Shared};
 use crate::connection_slots::SlotLimit;
-use crate::datagrams::{self, DatagramProblem, DatagramTrouble, Datagrams, Group, Receiver};
+use crate::datagrams::{
+    self, DatagramProblem, DatagramTrouble, Datagrams, Group, Receiver, ServeDatagrams,
+};
 use crate::inherited_sockets::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, SocketFiles};
@@ -41,6 +43,8 @@ pub struct Workers<S: Service> {
     listening: HashSet<ListenAddr>,
     /// The sockets of those that receive datagrams as well.
     receiving: HashMap<ListenAddr, Group>,
+    /// The sockets of those that did, as long as connections are left.
+    left: HashMap<ListenAddr, Weak<Vec<Socket>>>,
     socket_files: SocketFiles,
     limit: Arc<ConnectionLimit>,
     handed: Handed,
@@ -174,6 +178,7 @@ impl<S: Service> Workers<S> {
             handles,
             listening: HashSet::new(),
             receiving: HashMap::new(),
+            left: HashMap::new(),
             socket_files: SocketFiles::default(),
             limit,
             handed: Handed::default(),
@@ -299,11 +304,20 @@ impl<S: Service> Workers<S> {
             }
             self.receiving.insert(addr.clone(), group);
         }
+        for (addr, group) in before {
+            self.left.insert(addr, Arc::downgrade(&group));
+        }
+        self.left.retain(|_, group| group.strong_count() > 0);
         (found, problems)
     }
 
-    /// The sockets for datagrams of a new address: inherited ones, else newly bound ones.
+    /// The sockets for datagrams of a new address: inherited ones or those of connections that are left, else newly bound
+    /// ones.
     fn bind_datagrams(&self, addr: &ListenAddr) -> io::Result<Option<(Vec<Receiver>, Group)>> {
+        if let Some(group) = self.left.get(addr).and_then(Weak::upgrade) {
+            let receivers = datagrams::receivers_of(&group)?;
+            return Ok(Some((receivers, group)));
+        }
         let sockets = match self.handed.datagrams(addr)? {
             Some(sockets) => Some(sockets),
             None => datagrams::bind(addr, self.handles.len())?,
@@ -436,8 +450,13 @@ fn run_thread<S: Service>(
 
 struct Running<S: Service> {
     shared: Rc<Shared<S>>,
-    slots: RefCell<HashMap<ListenAddr, Listening<S>>>,
+    slots: RefCell<HashMap<SlotKey, Listening<S>>>,
+    /// Listeners that receive no more datagrams, with connections that may be left.
+    left: RefCell<HashMap<ListenAddr, rc::Weak<Slot<S>>>>,
 }
+
+/// An address, and whether connections are accepted there: what receives only datagrams is another listener.
+type SlotKey = (ListenAddr, bool);
 
 /// The active listeners of an address, usually one, and the task that accepts for each.
 struct Listening<S: Service> {
@@ -462,6 +481,7 @@ async fn run<S: Service>(
     let running = Running {
         shared,
         slots: RefCell::new(HashMap::new()),
+        left: RefCell::new(HashMap::new()),
     };
     while let Some(command) = inbox.recv().await {
         match command {
@@ -530,7 +550,8 @@ impl<S: Service> Running<S> {
                 wrapper: listen.wrapper,
                 protocols: listen.protocols,
             });
-            let mut listening = match before.remove(&listen.addr) {
+            let key = (listen.addr, listen.protocols.uses_connections());
+            let mut listening = match before.remove(&key) {
                 Some(listening) => {
                     listening.replace(&binding);
                     listening
@@ -539,28 +560,24 @@ impl<S: Service> Running<S> {
             };
             match &listen.datagrams {
                 Some(datagrams) if !receivers.is_empty() => {
-                    let slot = Rc::new(Slot::new(binding));
-                    for receiver in receivers {
-                        let host = Host::new(slot.clone(), self.shared.clone());
-                        tokio::task::spawn_local((datagrams.serve)(receiver, host));
-                    }
+                    let slot = self.receive(&key.0, datagrams.serve, receivers, binding);
                     listening.receiving = Some(slot);
                 }
                 Some(_) => {}
-                None => listening.stop_receiving(&self.shared.worker),
+                None => self.stop_receiving(&key.0, &mut listening),
             }
             if !listening.doors.is_empty() || listening.receiving.is_some() {
-                slots.insert(listen.addr, listening);
+                slots.insert(key, listening);
             }
         }
         let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
         // One more, for the channel between nginx's master and worker processes.
         self.shared.worker.slots.keep_back(listeners + 1);
         let closing: Vec<_> = before
-            .into_values()
-            .map(|mut listening| {
+            .into_iter()
+            .map(|(key, mut listening)| {
                 listening.slot.retire();
-                listening.stop_receiving(&self.shared.worker);
+                self.stop_receiving(&key.0, &mut listening);
                 tokio::task::spawn_local(listening.close(self.shared.clone()))
             })
             .collect();
@@ -568,6 +585,39 @@ impl<S: Service> Running<S> {
             self.shared.worker.timers.wake_idle();
         }
         closing
+    }
+
+    /// Begins to receive datagrams, or continues where connections are left from before.
+    fn receive(
+        &self,
+        addr: &ListenAddr,
+        serve: ServeDatagrams<S>,
+        receivers: Vec<Receiver>,
+        binding: Rc<Binding<S>>,
+    ) -> Rc<Slot<S>> {
+        let left = self.left.borrow_mut().remove(addr);
+        if let Some(slot) = left.and_then(|slot| slot.upgrade()) {
+            slot.replace(binding);
+            slot.revive();
+            return slot;
+        }
+        let slot = Rc::new(Slot::new(binding));
+        for receiver in receivers {
+            let host = Host::new(slot.clone(), self.shared.clone());
+            tokio::task::spawn_local(serve(receiver, host));
+        }
+        slot
+    }
+
+    /// Accepts no more connections over datagrams; those that are open end with their requests.
+    fn stop_receiving(&self, addr: &ListenAddr, listening: &mut Listening<S>) {
+        if let Some(slot) = listening.receiving.take() {
+            slot.retire();
+            self.shared.worker.timers.wake_idle();
+            let mut left = self.left.borrow_mut();
+            left.retain(|_, slot| slot.strong_count() > 0);
+            left.insert(addr.clone(), Rc::downgrade(&slot));
+        }
     }
 
     /// Begins to accept connections on new sockets.
@@ -596,8 +646,8 @@ impl<S: Service> Running<S> {
         let worker = &self.shared.worker;
         worker.draining.set(true);
         let all = std::mem::take(&mut *self.slots.borrow_mut());
-        for (_, mut listening) in all {
-            listening.stop_receiving(worker);
+        for (key, mut listening) in all {
+            self.stop_receiving(&key.0, &mut listening);
             listening.close(self.shared.clone()).await;
         }
         worker.timers.expire_all_idle();
@@ -627,14 +677,6 @@ impl<S: Service> Listening<S> {
         }
         for (listener, _) in &self.doors {
             set_options(listener, binding.service.settings());
-        }
-    }
-
-    /// Accepts no more connections over datagrams; those that are open end with their requests.
-    fn stop_receiving(&mut self, worker: &Worker) {
-        if let Some(slot) = self.receiving.take() {
-            slot.retire();
-            worker.timers.wake_idle();
         }
     }
 

@@ -17,8 +17,9 @@ use sluice_net::tls::{ConfigChoice, Ends};
 use sluice_net::{Http3, Service};
 use tokio::sync::Notify;
 
+use crate::keys::Keys;
 use crate::socket::Socket;
-use crate::tls::{Shared, TlsServer, Twins};
+use crate::tls::{Shared, TlsServer};
 use crate::transport;
 
 /// The keys of Initial packets, which are the same for all (RFC 9001, section 5.2).
@@ -42,8 +43,8 @@ pub(crate) struct Endpoint<S: Service> {
     /// Connections that wait to be accepted.
     pub(crate) waiting: Cell<usize>,
     pub(crate) rate: Rate,
-    twins: Arc<Twins>,
     initial: Suite,
+    keys: Keys,
     transport: RefCell<Option<(Http3, Arc<TransportConfig>)>>,
     /// Packets on their way to the socket.
     pub(crate) out: RefCell<Vec<u8>>,
@@ -100,7 +101,9 @@ pub(crate) struct Admission {
 impl<S: Service> Endpoint<S> {
     pub(crate) fn new(socket: Socket, index: u8, host: Host<S>, initial: Suite) -> Endpoint<S> {
         let allows_discovery = !socket.may_fragment();
-        let config = transport::endpoint(index);
+        let secret = host.binding().service.settings().h3.host_key.clone();
+        let keys = Keys::new(secret.as_deref());
+        let config = transport::endpoint(index, &keys);
         let endpoint = Endpoint {
             local: socket.local_addr().ok(),
             quic: RefCell::new(quinn_proto::Endpoint::new(
@@ -116,8 +119,8 @@ impl<S: Service> Endpoint<S> {
             closed: Notify::new(),
             waiting: Cell::new(0),
             rate: Rate::default(),
-            twins: Arc::default(),
             initial,
+            keys,
             transport: RefCell::new(None),
             out: RefCell::new(Vec::new()),
         };
@@ -129,7 +132,7 @@ impl<S: Service> Endpoint<S> {
     /// much waits before.
     fn take_connections(&self) {
         let nobody = TlsServer::for_nobody(self.initial);
-        let config = transport::server(Arc::new(nobody), Arc::default());
+        let config = transport::server(Arc::new(nobody), Arc::default(), &self.keys);
         self.quic
             .borrow_mut()
             .set_server_config(Some(Arc::new(config)));
@@ -148,7 +151,7 @@ impl<S: Service> Endpoint<S> {
         let shared = Arc::new(Shared::default());
         let crypto = TlsServer {
             choice: Some(choice),
-            twins: self.twins.clone(),
+            early: self.host.binding().service.settings().h3.early_data,
             ends: Ends {
                 local: incoming.local_ip().map(|ip| ip.to_canonical()),
                 remote: Some(incoming.remote_address().ip().to_canonical()),
@@ -156,7 +159,7 @@ impl<S: Service> Endpoint<S> {
             initial: self.initial,
             shared: shared.clone(),
         };
-        let config = transport::server(Arc::new(crypto), self.transport());
+        let config = transport::server(Arc::new(crypto), self.transport(), &self.keys);
         Admission {
             config: Arc::new(config),
             shared,

@@ -18,6 +18,20 @@ struct Secrets {
 }
 
 impl Secrets {
+    /// Those that follow from a secret of the operator.
+    fn of(secret: &[u8]) -> Secrets {
+        let derive = |label: &[u8]| hkdf::Salt::new(hkdf::HKDF_SHA256, label).extract(secret);
+        let mut reset = [0; 32];
+        derive(b"sluice quic reset")
+            .expand(&[b"key"], hkdf::HKDF_SHA256)
+            .and_then(|key| key.fill(&mut reset))
+            .expect("the key is as long as the hash");
+        Secrets {
+            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset)),
+            token: Arc::new(derive(b"sluice quic token")),
+        }
+    }
+
     fn random() -> Secrets {
         let random = || {
             let mut bytes = [0; 64];
@@ -31,14 +45,27 @@ impl Secrets {
     }
 }
 
-/// The key of stateless resets (RFC 9000, section 10.3.2).
-pub(crate) fn reset_key() -> Arc<dyn HmacKey> {
-    SECRETS.reset.clone()
+/// The keys of an endpoint.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    /// That of stateless resets (RFC 9000, section 10.3.2).
+    pub(crate) reset: Arc<dyn HmacKey>,
+    /// That of Retry and address tokens (RFC 9000, section 8.1).
+    pub(crate) token: Arc<dyn HandshakeTokenKey>,
 }
 
-/// The key of Retry and address tokens (RFC 9000, section 8.1).
-pub(crate) fn token_key() -> Arc<dyn HandshakeTokenKey> {
-    SECRETS.token.clone()
+impl Keys {
+    /// The keys that follow from `secret`, or those of this process.
+    pub(crate) fn new(secret: Option<&[u8]>) -> Keys {
+        let of = |secrets: &Secrets| Keys {
+            reset: secrets.reset.clone(),
+            token: secrets.token.clone(),
+        };
+        match secret {
+            Some(secret) => of(&Secrets::of(secret)),
+            None => of(&SECRETS),
+        }
+    }
 }
 
 /// The key and nonce of the integrity of Retry packets, which everybody knows (RFC 9001, section 5.8).

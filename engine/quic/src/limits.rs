@@ -6,8 +6,11 @@ use std::time::Duration;
 /// The bytes of a ClientHello: with post-quantum key shares it has 2 KiB, with long ticket and many extensions 4.
 pub const CLIENT_HELLO_BYTES_MAX: usize = 16 * 1024;
 
-/// TLS configurations that an endpoint keeps in the form for QUIC: one for each connection policy in use.
+/// TLS configurations that the process keeps in the form for QUIC: one for each connection policy in use.
 pub const TWINS_MAX: usize = 64;
+
+/// Sessions of clients that may be resumed with early data, per TLS configuration: some 500 bytes each.
+pub const EARLY_SESSIONS_MAX: usize = 4_096;
 
 /// Datagrams, or trains of them that the kernel joined, taken by one system call.
 pub const RECEIVE_BATCH: usize = 8;

@@ -24,7 +24,7 @@ pub fn serve<S: Service>(receiver: Receiver, host: Host<S>) -> Pin<Box<dyn Futur
 }
 
 async fn run<S: Service>(receiver: Receiver, host: Host<S>) {
-    let Ok(socket) = receiver.socket.try_clone().and_then(Socket::new) else {
+    let Ok(socket) = Socket::new(receiver.socket) else {
         return;
     };
     let Some(initial) = initial_suite() else {
@@ -34,9 +34,15 @@ async fn run<S: Service>(receiver: Receiver, host: Host<S>) {
     let mut batch = Batch::new(&endpoint.socket);
     let reading = poll_fn(|cx| endpoint.poll(cx, &mut batch));
     let ending = async {
-        endpoint.host.retired().await;
-        while endpoint.open.get() > 0 {
-            endpoint.closed.notified().await;
+        loop {
+            endpoint.host.retired().await;
+            while endpoint.open.get() > 0 && endpoint.host.is_retired() {
+                endpoint.closed.notified().await;
+            }
+            // Meanwhile the listener may be there again.
+            if endpoint.host.is_retired() {
+                return;
+            }
         }
     };
     let (mut reading, mut ending) = (pin!(reading), pin!(ending));

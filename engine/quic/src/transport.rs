@@ -7,7 +7,7 @@ use quinn_proto::{EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, Va
 use sluice_net::{Congestion, Http3, Segmentation, Settings};
 
 use crate::connection_ids::ConnectionIds;
-use crate::keys;
+use crate::keys::Keys;
 use crate::limits::{
     CRYPTO_BYTES_MAX, DATAGRAM_BYTES_MAX, INCOMING_BYTES_MAX, INCOMING_BYTES_TOTAL_MAX,
     INCOMING_MAX, UNIDIRECTIONAL_MAX,
@@ -17,8 +17,8 @@ use crate::limits::{
 const VERSIONS: [u32; 1] = [1];
 
 /// The configuration of an endpoint whose socket has this number.
-pub(crate) fn endpoint(index: u8) -> Arc<EndpointConfig> {
-    let mut config = EndpointConfig::new(keys::reset_key());
+pub(crate) fn endpoint(index: u8, keys: &Keys) -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::new(keys.reset.clone());
     config.cid_generator(move || Box::new(ConnectionIds { index }));
     config.supported_versions(VERSIONS.to_vec());
     config
@@ -31,8 +31,9 @@ pub(crate) fn endpoint(index: u8) -> Arc<EndpointConfig> {
 pub(crate) fn server(
     crypto: Arc<dyn crypto::ServerConfig>,
     transport: Arc<TransportConfig>,
+    keys: &Keys,
 ) -> ServerConfig {
-    let mut config = ServerConfig::new(crypto, keys::token_key());
+    let mut config = ServerConfig::new(crypto, keys.token.clone());
     config.transport_config(transport);
     config.max_incoming(INCOMING_MAX);
     config.incoming_buffer_size(INCOMING_BYTES_MAX);
@@ -49,8 +50,10 @@ pub(crate) fn transport(settings: &Settings) -> TransportConfig {
         window_bytes,
         unacknowledged_bytes_max,
         address_validation: _,
+        early_data: _,
         congestion,
         segmentation,
+        host_key: _,
     } = &settings.h3;
     let mut config = TransportConfig::default();
     config.max_concurrent_bidi_streams(VarInt::from(*streams_max));

@@ -118,8 +118,26 @@ objects! {
         pub listen_protocols: Vec<Option<Vec<String>>>,
         /// Whether TLS early data is taken: over QUIC if it is not said, over TCP where it is.
         pub allow_0rtt: Option<bool>,
+        /// Limits of HTTP/3 (ours).
+        pub http3: Option<Http3>,
         /// Metrics of this server (an old place).
         pub metrics: Option<Metrics>,
+    }
+
+    /// Limits of HTTP/3 and of QUIC under it.
+    pub struct Http3 {
+        /// Concurrent requests on a connection, at most 128; 100 where it is 0.
+        pub max_streams: i64,
+        /// How many bytes a stream may send before they are read; 256 KiB where it is 0.
+        pub stream_window: i64,
+        /// The algorithm of congestion control: `cubic` (default) or `bbr`.
+        pub congestion: String,
+        /// Clients have to prove their address before each handshake, not only when many begin at once.
+        pub always_retry: bool,
+        /// Packets are not split by the kernel or the network card (GSO).
+        pub no_segmentation_offload: bool,
+        /// A file with the secret of stateless resets and address tokens, so that they outlive the process.
+        pub host_key_file: String,
     }
 
     /// Changes to automatic HTTPS.

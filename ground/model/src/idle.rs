@@ -30,8 +30,6 @@ pub fn idle_settings(config: &Config) -> Vec<Idle> {
 }
 
 fn of_server(place: &str, server: &Server, found: &mut Vec<Idle>) {
-    let speaks_h3 = |names: &[String]| names.iter().any(|name| name == "h3");
-    let h3 = "clients use the other protocols instead";
     let mut push = |part: &str, name, instead| {
         let place = format!("{place}{part}");
         found.push(Idle {
@@ -40,17 +38,6 @@ fn of_server(place: &str, server: &Server, found: &mut Vec<Idle>) {
             instead,
         });
     };
-    if speaks_h3(&server.protocols) {
-        push(".protocols", "`h3`", h3);
-    }
-    if server
-        .listen_protocols
-        .iter()
-        .flatten()
-        .any(|names| speaks_h3(names))
-    {
-        push(".listen_protocols", "`h3`", h3);
-    }
     walk::each(server, |_: &Push| {
         let instead = "browsers no longer support HTTP/2 server push; send a `Link` header with `rel=preload` instead";
         push("", "the handler `push`", instead);

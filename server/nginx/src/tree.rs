@@ -251,7 +251,7 @@ impl Tree {
         state.place = server.place;
         if let Err(fault) = heads::check(exchange) {
             // Other streams of an HTTP/2 connection have nothing to do with it.
-            exchange.close |= exchange.req.version != Version::Http2;
+            exchange.close |= exchange.req.version < Version::Http2;
             return Err(Step::Fail(fault));
         }
         self.admit(exchange, server)?;

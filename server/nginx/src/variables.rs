@@ -289,6 +289,11 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
                 out.extend_from_slice(if secure { b"h2" } else { b"h2c" });
             }
         }
+        NginxKey::Http3 => {
+            if exchange.req.version == Version::Http3 {
+                out.extend_from_slice(b"h3");
+            }
+        }
         NginxKey::ProxyAddr | NginxKey::ProxyServerAddr => {
             if let Some(end) = proxy_protocol_end(exchange, key) {
                 out.extend_from_slice(IpText::new(end.ip()).as_bytes());

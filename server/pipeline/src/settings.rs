@@ -5,7 +5,10 @@ use std::time::Duration;
 use sluice_model::Server;
 use sluice_model::http::MinDataRate as Config;
 use sluice_net::limits::FIRST_HEAD_TIMEOUT;
-use sluice_net::{ClientLimits, Http3, Probes, Settings, SocketSettings};
+use sluice_net::{
+    AddressValidation, ClientLimits, Congestion, Http3, Probes, Segmentation, Settings,
+    SocketSettings,
+};
 use sluice_policy::MinDataRate;
 use sluice_wire::{h1, h2};
 
@@ -54,6 +57,9 @@ pub enum Times {
     Coarse,
 }
 
+/// Concurrent requests on an HTTP/3 connection: each has a bit in the set of those that are ready.
+const HTTP3_STREAMS_MAX: u8 = 128;
+
 /// The limits of a server.
 pub fn settings(server: &Server, times: Times) -> Settings {
     let limits = h1_limits(server.max_header_bytes);
@@ -61,7 +67,7 @@ pub fn settings(server: &Server, times: Times) -> Settings {
     Settings {
         h2: h2_limits(&limits),
         h1: limits,
-        h3: Http3::default(),
+        h3: http3(server),
         head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
         first_byte_timeout: FIRST_HEAD_TIMEOUT,
         client: ClientLimits {
@@ -79,6 +85,40 @@ pub fn settings(server: &Server, times: Times) -> Settings {
         exact_times: times == Times::Exact,
         sockets: sockets(server),
         probes: probes(server),
+    }
+}
+
+/// The limits of HTTP/3. The secret of `host_key_file` is read where the server is built.
+fn http3(server: &Server) -> Http3 {
+    let usual = Http3::default();
+    let Some(config) = &server.http3 else {
+        return usual;
+    };
+    let streams = u8::try_from(config.max_streams).ok();
+    let window = u32::try_from(config.stream_window).ok();
+    let stream_window_bytes = window
+        .filter(|bytes| *bytes > 0)
+        .unwrap_or(usual.stream_window_bytes);
+    Http3 {
+        streams_max: streams
+            .filter(|count| (1..=HTTP3_STREAMS_MAX).contains(count))
+            .unwrap_or(usual.streams_max),
+        stream_window_bytes,
+        // One upload may use all of it.
+        window_bytes: usual.window_bytes.max(stream_window_bytes),
+        congestion: match config.congestion.as_str() {
+            "bbr" => Congestion::Bbr,
+            _ => Congestion::Cubic,
+        },
+        address_validation: match config.always_retry {
+            true => AddressValidation::Always,
+            false => AddressValidation::UnderLoad,
+        },
+        segmentation: match config.no_segmentation_offload {
+            true => Segmentation::Own,
+            false => Segmentation::Offloaded,
+        },
+        ..usual
     }
 }
 

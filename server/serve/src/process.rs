@@ -15,8 +15,8 @@ use sluice_net::datagrams::Bound;
 use sluice_net::listener_wrapper::ListenerWrapper;
 use sluice_net::tls::Acceptor;
 use sluice_net::{
-    Conditions, ConnectionLimit, DatagramProblem, DatagramTrouble, Datagrams, Listen, ListenAddr,
-    Outlive, Protocols, SecondFile, Workers, clock,
+    Conditions, ConnectionLimit, DatagramProblem, DatagramTrouble, Datagrams, EarlyData, Listen,
+    ListenAddr, Outlive, Protocols, SecondFile, Workers, clock,
 };
 
 use crate::alt_svc::AltSvc;
@@ -356,7 +356,10 @@ fn build(
     let keys = prepared.keys(https, &authority);
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let (mut listens, mut sites) = (Vec::<Listen<Site>>::new(), HashMap::new());
-    let (mut owners, shared) = (HashMap::<ListenAddr, String>::new(), Slots::default());
+    let (mut owners, shared) = (
+        HashMap::<(ListenAddr, Transport), String>::new(),
+        Slots::default(),
+    );
     shared.set(proxies.clone());
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
@@ -381,9 +384,11 @@ fn build(
                 let site = site.share();
                 sites.insert(name.clone(), site.clone());
                 for address in addresses {
-                    if let Some(owner) = owners.insert(address.addr.clone(), name.clone()) {
-                        let place = format!("{place}.listen[{}]", address.index);
-                        refusals.push(at(&place, twice(&address.addr, &owner, name)));
+                    for socket in address.sockets() {
+                        if let Some(owner) = owners.insert(socket, name.clone()) {
+                            let place = format!("{place}.listen[{}]", address.index);
+                            refusals.push(at(&place, twice(&address.addr, &owner, name)));
+                        }
                     }
                     listens.push(address.listen(site.clone(), wrapper.clone()));
                 }
@@ -416,7 +421,24 @@ struct Address {
     datagrams: Option<Datagrams<Site>>,
 }
 
+/// What a socket is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Transport {
+    Connections,
+    Datagrams,
+}
+
 impl Address {
+    /// Its sockets: two servers may share an address if only one of them receives datagrams there, and nothing else.
+    fn sockets(&self) -> impl Iterator<Item = (ListenAddr, Transport)> {
+        let connects = self.protocols.uses_connections();
+        let connections = connects.then_some(Transport::Connections);
+        let datagrams = self.datagrams.as_ref().map(|_| Transport::Datagrams);
+        let addr = self.addr.clone();
+        let both = connections.into_iter().chain(datagrams);
+        both.map(move |transport| (addr.clone(), transport))
+    }
+
     fn listen(self, service: Arc<Site>, wrapper: Option<Arc<ListenerWrapper>>) -> Listen<Site> {
         Listen {
             addr: self.addr,
@@ -638,11 +660,15 @@ fn build_site(
         Some(servers) => servers.settings(&settings),
         None => (settings, None),
     };
-    // An nginx.conf says itself what it announces.
-    let alt_svc = match rules.program.virtual_servers {
-        Some(_) => AltSvc::default(),
-        None => around.alt_svc,
+    // An nginx.conf says itself what it announces, and has one directive for early data.
+    let (alt_svc, early_data) = match rules.program.virtual_servers {
+        Some(_) => (AltSvc::default(), EarlyData::AsOverTcp),
+        None if server.allow_0rtt == Some(false) => (around.alt_svc, EarlyData::Refused),
+        None => (around.alt_svc, EarlyData::Accepted),
     };
+    let mut settings = settings;
+    settings.h3.early_data = early_data;
+    settings.h3.host_key = host_key(server, place)?;
     Ok(Site {
         rules,
         settings,
@@ -651,6 +677,24 @@ fn build_site(
         recorder: around.recorder.clone(),
         challenges: around.challenges.clone(),
         alt_svc,
+    })
+}
+
+/// The secret in the file of `host_key_file`.
+fn host_key(server: &sluice_model::Server, place: &str) -> Result<Option<Arc<[u8]>>, Vec<Refusal>> {
+    let file = server.http3.as_ref().map(|http3| &http3.host_key_file);
+    let Some(file) = file.filter(|file| !file.is_empty()) else {
+        return Ok(None);
+    };
+    match std::fs::read(file) {
+        Ok(secret) if !secret.is_empty() => Ok(Some(secret.into())),
+        Ok(_) => Err(format!("`{file}` is empty")),
+        Err(error) => Err(format!("cannot read `{file}`: {error}")),
+    }
+    .map_err(|message| {
+        let help = "write some random bytes to it: `openssl rand -out FILE 64`";
+        let refusal = Refusal::new(message).with_help(help);
+        vec![at(&format!("{place}.http3.host_key_file"), refusal)]
     })
 }
 

@@ -8,5 +8,5 @@ mod priorities;
 mod programs;
 mod serving;
 mod siege;
-mod tunnels;
+pub mod tunnels;
 mod upstreams;

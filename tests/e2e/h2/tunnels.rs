@@ -23,7 +23,7 @@ const ASKED: [(&str, &str); 6] = [
 ];
 
 /// Switches protocols, sends the request it received, and then echoes every byte.
-fn websocket() -> Upstream {
+pub fn websocket() -> Upstream {
     Upstream::start(|mut wire| {
         let Some(head) = wire.head() else { return };
         let key = field(&head, "Sec-WebSocket-Key").unwrap_or_default().len();

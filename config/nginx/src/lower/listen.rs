@@ -25,6 +25,8 @@ pub struct Address {
     pub is_ssl: bool,
     /// Whether a `listen` asks for HTTP/2.
     pub is_http2: bool,
+    /// Whether it is an address of UDP, for HTTP/3: TCP at the same address is another one.
+    pub is_quic: bool,
     /// Whether connections begin with the header of the PROXY protocol.
     pub has_proxy_header: bool,
     /// What its sockets are set to.
@@ -72,6 +74,9 @@ impl Socket {
 impl Address {
     /// What its connections begin with: who sends the header stays who it is, and what it tells is noted.
     pub fn wrappers(&self) -> Vec<RawModule> {
+        if self.is_quic {
+            return Vec::new();
+        }
         let named = |name: &str| RawModule::from_iter([("wrapper".to_owned(), name.into())]);
         let mut wrappers = Vec::new();
         if !self.socket.set.is_empty() {
@@ -111,19 +116,28 @@ impl Addresses {
     ) {
         let mut lines = level.own("listen").peekable();
         if lines.peek().is_none() {
-            self.entry("tcp4/:80".to_owned(), site, server.name.span);
+            self.entry("tcp4/:80".to_owned(), false, site, server.name.span);
             return;
         }
         let is_ssl = is_all_ssl(cx, level);
         for line in lines {
-            match line.args.iter().find(|word| word.text == "quic") {
-                Some(word) => pass_over(cx, line, word),
-                None => self.listen(cx, site, line, is_ssl),
+            let is_quic = line.args.iter().skip(1).any(|word| word.text == "quic");
+            match is_quic && !http2::speaks_http3(level) {
+                // As in nginx, no client finds a protocol there.
+                true => no_protocol(cx, line),
+                false => self.listen(cx, site, line, is_ssl || is_quic, is_quic),
             }
         }
     }
 
-    fn listen(&mut self, cx: &mut Lowering<'_>, site: usize, line: &Directive, is_ssl: bool) {
+    fn listen(
+        &mut self,
+        cx: &mut Lowering<'_>,
+        site: usize,
+        line: &Directive,
+        is_ssl: bool,
+        is_quic: bool,
+    ) {
         let Some(address) = line.args.first() else {
             return;
         };
@@ -143,7 +157,7 @@ impl Addresses {
             return;
         };
         for listen in listens {
-            self.listen_at(cx, site, line, (listen, is_ssl));
+            self.listen_at(cx, site, line, (listen, is_ssl, is_quic));
         }
     }
 
@@ -152,12 +166,12 @@ impl Addresses {
         cx: &mut Lowering<'_>,
         site: usize,
         line: &Directive,
-        (listen, is_ssl): (String, bool),
+        (listen, is_ssl, is_quic): (String, bool, bool),
     ) {
         let Some((address, params)) = line.args.split_first() else {
             return;
         };
-        let entry = self.entry(listen, site, line.span());
+        let entry = self.entry(listen, is_quic, site, line.span());
         if entry.sites.iter().filter(|known| **known == site).count() > 1 {
             entry.sites.pop();
             cx.report.push(
@@ -178,11 +192,11 @@ impl Addresses {
         }
     }
 
-    fn entry(&mut self, listen: String, site: usize, span: Span) -> &mut Address {
+    fn entry(&mut self, listen: String, is_quic: bool, site: usize, span: Span) -> &mut Address {
         let known = self
             .0
             .iter()
-            .position(|address| address.listen[0] == listen);
+            .position(|address| address.listen[0] == listen && address.is_quic == is_quic);
         let at = known.unwrap_or_else(|| {
             self.0.push(Address {
                 listen: vec![listen],
@@ -190,6 +204,7 @@ impl Addresses {
                 default: site,
                 is_ssl: false,
                 is_http2: false,
+                is_quic,
                 has_proxy_header: false,
                 socket: Socket::default(),
                 span,
@@ -219,6 +234,7 @@ impl Addresses {
                     && known.default == address.default
                     && known.is_ssl == address.is_ssl
                     && known.is_http2 == address.is_http2
+                    && known.is_quic == address.is_quic
                     && known.has_proxy_header == address.has_proxy_header
                     && known.socket == address.socket
             });
@@ -245,14 +261,16 @@ fn is_all_ssl(cx: &mut Lowering<'_>, level: &Level<'_>) -> bool {
     true
 }
 
-/// An address for HTTP/3: the server has others nearly always, and clients that hear nothing there use those.
-fn pass_over(cx: &mut Lowering<'_>, line: &Directive, word: &Word) {
+/// An address for HTTP/3 without HTTP/3.
+fn no_protocol(cx: &mut Lowering<'_>, line: &Directive) {
     cx.report.push(
-        Diagnostic::warning("no-http3", "`quic` of `listen` is not supported yet")
-            .at(word.span, "this address is passed over")
-            .imported(line.name.import)
-            .note(http2::NO_HTTP3)
-            .help("leave `Alt-Svc` out as well until then"),
+        Diagnostic::warning(
+            "no-effect",
+            "`listen … quic` has no effect with `http3 off`",
+        )
+        .at(line.span(), "read and ignored")
+        .imported(line.name.import)
+        .help("write `http3 on;`, or remove this `listen`"),
     );
 }
 
@@ -312,7 +330,7 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
         "ssl" => entry.is_ssl = true,
         "http2" => entry.is_http2 = true,
         // Each worker has a socket of its own anyway.
-        "reuseport" | "bind" => {}
+        "reuseport" | "bind" | "quic" => {}
         "deferred" | "backlog" | "fastopen" | "rcvbuf" | "sndbuf" => {
             set(cx, &mut entry.socket, param, name, value);
         }

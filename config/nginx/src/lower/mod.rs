@@ -194,6 +194,7 @@ impl Lowering<'_> {
         };
         let mut connections = Server::default();
         http_core::connections(level, &mut connections);
+        connections.http3 = http2::http3(self, level);
         let mut lowered = self.virtual_server(level, &first);
         lowered.names = names;
         lowered.clients = ssl::clients(self, level);
@@ -233,10 +234,10 @@ impl Lowering<'_> {
         };
         let mut connections = default.connections.clone();
         address.socket.probe(&mut connections);
-        let mut protocols = vec!["h1".to_owned()];
+        let mut protocols = vec![if address.is_quic { "h3" } else { "h1" }.to_owned()];
         // A handshake names its server, and so what is spoken; other connections have yet to name one.
         let is_any = order.iter().any(|site| site.is_http2 && address.is_ssl);
-        if address.is_http2 || default.is_http2 || is_any {
+        if !address.is_quic && (address.is_http2 || default.is_http2 || is_any) {
             protocols.push("h2".to_owned());
             if !address.is_ssl {
                 protocols.push("h2c".to_owned());

@@ -93,7 +93,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("lingering_timeout", Time),
     many("listen", Words(1, MANY))
         .but(Partly(
-            "all except `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and `reuseport` are always in effect; keep-alive probes start after 15 s unless `so_keepalive` sets a time",
+            "all except `multipath`, `setfib=` and `accept_filter=`; `bind` and `reuseport` are always in effect; keep-alive probes start after 15 s unless `so_keepalive` sets a time",
         ))
         .checked(listen),
     many("location", Block(1, 2))

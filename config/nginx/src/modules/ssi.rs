@@ -80,7 +80,7 @@ mod tests {
         let (single, families) = variables();
         let text = |name: &str| single.get(name).map(String::as_str);
         assert_eq!(text("uri"), Some("http.request.uri.path"));
-        assert_eq!(text("http3"), Some("="));
+        assert_eq!(text("http3"), Some("nginx.http3"));
         assert_eq!(
             text("request_body"),
             None,

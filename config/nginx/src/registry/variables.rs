@@ -80,7 +80,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("host", Of(P::Host)),
     ("hostname", As("system.hostname")),
     ("http2", As("nginx.http2")),
-    ("http3", Text("")),
+    ("http3", As("nginx.http3")),
     ("https", As("nginx.https")),
     ("invalid_referer", Of(P::InvalidReferer)),
     ("is_args", As("nginx.is_args")),

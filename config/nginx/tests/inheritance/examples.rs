@@ -273,6 +273,12 @@ const OF_SERVERS: &[Row] = &[
     ("ssl_verify_client", "on", "optional", "ssl_client_certificate c;"),
     ("ssl_verify_depth", "2", "3", "ssl_verify_client on; ssl_client_certificate c;"),
     ("http2", "on", "off", ""),
+    ("http3", "on", "off", "listen 2 quic;"),
+    ("http3_max_concurrent_streams", "10", "20", ""),
+    ("http3_stream_buffer_size", "32k", "64k", ""),
+    ("quic_gso", "on", "off", ""),
+    ("quic_host_key", "a", "b", ""),
+    ("quic_retry", "on", "off", ""),
     ("http2_body_preread_size", "32k", "128k", ""),
     ("http2_max_concurrent_streams", "1", "2", ""),
 ];

@@ -9,6 +9,7 @@ use sluice_net::multiplexed::{Carrier, Gone, Moved, NotSent, Taken, WaitsFor};
 use sluice_net::retirement::InProgress;
 use sluice_net::sys::files::append_at;
 use sluice_net::worker::Worker;
+use sluice_wire::glitch::cost;
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h3::{Code, Fault, FrameKind, Part, Read, encode_frame_head};
 use sluice_wire::sections::End;
@@ -237,7 +238,10 @@ impl Mux {
                 match self.read(id.id, slot) {
                     Received::Data => {}
                     Received::Nothing => return Ok(()),
-                    Received::Reset => slot.stage = Stage::Gone(Gone::Closed),
+                    Received::Reset => {
+                        self.charge(cost::RESET / cost::IGNORED);
+                        slot.stage = Stage::Gone(Gone::Closed);
+                    }
                     Received::End => {
                         slot.reader.end()?;
                         slot.stage = Stage::Whole;

@@ -17,7 +17,8 @@ use sluice_net::multiplexed::host::Open;
 use sluice_net::multiplexed::{
     Gone, HeadRead, Home, Over, Place, Places, Ready, SLOTS, Start, Woken, prepare,
 };
-use sluice_net::{Exchange, Service, Settings, Timer};
+use sluice_net::{Count, Exchange, Service, Settings, Timer};
+use sluice_wire::glitch::cost;
 use sluice_wire::h3::Code;
 use tokio::time::Sleep;
 
@@ -55,10 +56,21 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Packets that the kernel had no room for.
     unsent: Option<(Transmit, Vec<u8>)>,
+    /// The address of the client now.
+    remote: SocketAddr,
     /// The first stream that was not accepted.
     next_stream: u64,
     times: Times,
+    counted: Counted,
     open: Option<Open>,
+}
+
+/// What was added to the counters of the worker.
+#[derive(Default)]
+struct Counted {
+    lost: u64,
+    sent: u64,
+    received: u64,
 }
 
 struct Work<F> {
@@ -119,6 +131,7 @@ where
         open: Open,
     ) -> Self {
         let mux = home.carrier.clone();
+        let client = mux.quic.borrow().remote_address();
         let worker = endpoint.host.worker();
         let leave = worker.timers.timer();
         leave.set_for_drain();
@@ -153,8 +166,10 @@ where
             ping: worker.timers.timer(),
             sleep: None,
             unsent: None,
+            remote: client,
             next_stream: 0,
             times,
+            counted: Counted::default(),
             open: Some(open),
         }
     }
@@ -214,6 +229,12 @@ where
                 Event::DatagramReceived | Event::DatagramsUnblocked => {}
             }
         }
+        let remote = self.mux.quic.borrow().remote_address();
+        if remote != self.remote {
+            // The new address was not there at the handshake: requests keep the one that was.
+            self.remote = remote;
+            self.endpoint.host.worker().counters.quic_migrations.up();
+        }
         self.accept();
     }
 
@@ -236,6 +257,9 @@ where
             self.phase = Phase::Open;
         }
         self.control.open(&self.mux);
+        if self.next_stream > 0 {
+            self.endpoint.host.worker().counters.quic_early.up();
+        }
     }
 
     fn learn(&mut self, early: Option<Early>) {
@@ -259,7 +283,10 @@ where
             StreamEvent::Readable { id } => self.read_request(id),
             StreamEvent::Writable { id } => self.mux.writable(id),
             StreamEvent::Stopped { id, .. } => match self.mux.find(id) {
-                Some(request) => self.mux.lose(request, Gone::Closed),
+                Some(request) => {
+                    self.mux.charge(cost::RESET / cost::IGNORED);
+                    self.mux.lose(request, Gone::Closed);
+                }
                 None if id.dir() == Dir::Uni => self.mux.fail(Code::CLOSED_CRITICAL_STREAM),
                 None => {}
             },
@@ -323,18 +350,18 @@ where
         }
         match self.mux.read_head(request, &mut exchange.req) {
             Headed::Later => {}
-            Headed::Over => self.mux.end(request.slot, Over::Complete),
+            Headed::Over => self.mux.end(request.slot, Over::Cancelled),
             Headed::Read(facts, end) => {
                 self.mux.set_priority(request.id, facts.priority);
                 self.start(request, Ok(&facts), end);
             }
             Headed::Refused(fault, end) => {
-                self.mux.charge(4);
+                self.mux.charge(cost::REFUSED / cost::IGNORED);
                 match fault.status() {
                     Some(_) => self.start(request, Err(fault), end),
                     None => {
                         self.mux.reset(request.id, Code::MESSAGE_ERROR);
-                        self.mux.end(request.slot, Over::Complete);
+                        self.mux.end(request.slot, Over::Cancelled);
                     }
                 }
             }
@@ -386,7 +413,7 @@ where
             if let Some(request) = self.mux.at(slot) {
                 match self.mux.stage(request) {
                     Some(Stage::Head) => self.begin(request),
-                    Some(Stage::Gone(_)) => self.mux.end(slot, Over::Complete),
+                    Some(Stage::Gone(_)) => self.mux.end(slot, Over::Cancelled),
                     Some(Stage::Open | Stage::Unwanted | Stage::Whole) | None => {}
                 }
             }
@@ -614,8 +641,27 @@ where
         self.rest();
     }
 
+    /// Adds what was sent, received and lost since the last time to the counters of the worker.
+    fn count(&mut self) {
+        let stats = self.mux.quic.borrow().stats();
+        let counters = &self.endpoint.host.worker().counters;
+        let add = |count: &Count, now: u64, before: &mut u64| {
+            count.add(now.saturating_sub(*before));
+            *before = now;
+        };
+        let Counted {
+            lost,
+            sent,
+            received,
+        } = &mut self.counted;
+        add(&counters.quic_lost_packets, stats.path.lost_packets, lost);
+        add(&counters.quic_sent_bytes, stats.udp_tx.bytes, sent);
+        add(&counters.quic_received_bytes, stats.udp_rx.bytes, received);
+    }
+
     /// Frees the memory that a quiet connection does not need.
     fn rest(&mut self) {
+        self.count();
         if let Some(spare) = self.spare.take() {
             self.endpoint.host.give_back(spare);
         }

@@ -2,6 +2,7 @@
 
 use sluice_message::RequestHead;
 use sluice_net::multiplexed::Gone;
+use sluice_wire::glitch::cost;
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h3::{Code, Fault, Follows, Part, Read};
 use sluice_wire::sections::{Connect, End, HeadFault, RequestFacts};
@@ -51,7 +52,10 @@ impl Mux {
                 match self.read(of.id, slot) {
                     Received::Data => {}
                     Received::Nothing => return Ok(Headed::Later),
-                    Received::Reset => return Ok(Headed::Over),
+                    Received::Reset => {
+                        self.charge(cost::RESET / cost::IGNORED);
+                        return Ok(Headed::Over);
+                    }
                     Received::End => {
                         slot.reader.end()?;
                         return Err(Fault::Stream(Code::REQUEST_INCOMPLETE));

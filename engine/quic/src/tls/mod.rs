@@ -6,4 +6,3 @@ mod session;
 mod twins;
 
 pub(crate) use session::{Shared, TlsServer};
-pub(crate) use twins::Twins;

@@ -13,11 +13,12 @@ use rustls::HandshakeKind;
 use rustls::quic::{self, Connection, KeyChange, Secrets, ServerConnection, Suite, Version};
 use rustls::server::Accepted;
 use sluice_message::{Offered, TlsInfo};
+use sluice_net::EarlyData;
 use sluice_net::tls::{ConfigChoice, Ends, Preparation, SESSION_ID_LABEL, iana_name, offered};
 
 use super::alert::crypto_error;
 use super::hello::Hello;
-use super::twins::Twins;
+use super::twins::twin_of;
 use crate::keys::retry_tag;
 
 /// Alerts (RFC 8446, section 6).
@@ -51,7 +52,8 @@ impl Shared {
 pub(crate) struct TlsServer {
     /// Chooses the configuration; `None` for first packets only.
     pub(crate) choice: Option<Arc<dyn ConfigChoice>>,
-    pub(crate) twins: Arc<Twins>,
+    /// Whether clients may send requests before the end of the handshake.
+    pub(crate) early: EarlyData,
     pub(crate) ends: Ends,
     pub(crate) initial: Suite,
     pub(crate) shared: Arc<Shared>,
@@ -62,7 +64,7 @@ impl TlsServer {
     pub(crate) fn for_nobody(initial: Suite) -> TlsServer {
         TlsServer {
             choice: None,
-            twins: Arc::default(),
+            early: EarlyData::Refused,
             ends: Ends::default(),
             initial,
             shared: Arc::default(),
@@ -121,7 +123,12 @@ impl Session {
     /// Chooses the configuration and begins the handshake with what has arrived.
     fn begin(&self, accepted: &Accepted, received: &[u8]) -> Result<Live, TransportError> {
         let hello = accepted.client_hello();
-        let TlsServer { choice, ends, .. } = &*self.server;
+        let TlsServer {
+            choice,
+            ends,
+            early,
+            ..
+        } = &*self.server;
         let Some(choice) = choice else {
             return Err(crypto_error(HANDSHAKE_FAILURE, "no configuration"));
         };
@@ -131,7 +138,7 @@ impl Session {
             // The client falls back to TCP, where it waits, or comes back.
             return Err(crypto_error(UNRECOGNIZED_NAME, "no certificate yet"));
         }
-        let config = self.server.twins.of(&choice.choose(&hello, *ends));
+        let config = twin_of(&choice.choose(&hello, *ends), *early);
         let offered = choice.keeps_offers().then(|| Box::new(offered(&hello)));
         let params = self.own_params.clone();
         let mut connection = ServerConnection::new(config, Version::V1, params)

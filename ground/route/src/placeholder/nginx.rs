@@ -77,6 +77,8 @@ pub enum NginxKey {
     IsRequestPort,
     /// `http2`: `h2`, or `h2c` without TLS.
     Http2,
+    /// `h3` over HTTP/3.
+    Http3,
     /// `connection`: the serial number of the connection.
     Connection,
     /// `connection_requests`: the number of requests received on the connection.
@@ -305,6 +307,7 @@ impl NginxKey {
             "request_port" => NginxKey::RequestPort,
             "is_request_port" => NginxKey::IsRequestPort,
             "http2" => NginxKey::Http2,
+            "http3" => NginxKey::Http3,
             "connection" => NginxKey::Connection,
             "connection_requests" => NginxKey::ConnectionRequests,
             "connection_time" => NginxKey::ConnectionTime,

@@ -281,6 +281,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
     write_tls(&sum, page);
     write_slow(&sum, page);
     write_http2(&sum, page);
+    write_http3(&sum, page);
     write_own_gauges(recorder, sum(|worker| &worker.open), page);
 }
 
@@ -407,6 +408,63 @@ fn write_http2(
         "sluice_http2_connections_faulty_total",
         "HTTP/2 connections ended because the client broke the protocol.",
         sum(|worker| &worker.http2_faults),
+    );
+}
+
+fn write_http3(
+    sum: &impl Fn(fn(&sluice_net::Counters) -> &sluice_net::Count) -> u64,
+    page: &mut Page,
+) {
+    let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);
+    counter(
+        "sluice_http3_connections_total",
+        "Connections on which HTTP/3 was spoken.",
+        sum(|worker| &worker.http3_connections),
+    );
+    counter(
+        "sluice_http3_connections_calmed_total",
+        "HTTP/3 connections ended because the client made more work than its requests need.",
+        sum(|worker| &worker.http3_calmed),
+    );
+    counter(
+        "sluice_http3_connections_faulty_total",
+        "HTTP/3 connections ended because the client broke the protocol.",
+        sum(|worker| &worker.http3_faults),
+    );
+    counter(
+        "sluice_quic_retries_total",
+        "Clients that were asked to prove their address.",
+        sum(|worker| &worker.quic_retries),
+    );
+    counter(
+        "sluice_quic_refused_total",
+        "QUIC connections refused because of a limit.",
+        sum(|worker| &worker.quic_refused),
+    );
+    counter(
+        "sluice_quic_early_data_total",
+        "QUIC connections with requests before the end of the handshake (0-RTT).",
+        sum(|worker| &worker.quic_early),
+    );
+    counter(
+        "sluice_quic_migrations_total",
+        "Changes of the address of a QUIC client.",
+        sum(|worker| &worker.quic_migrations),
+    );
+    counter(
+        "sluice_quic_lost_packets_total",
+        "Packets to QUIC clients that were lost.",
+        sum(|worker| &worker.quic_lost_packets),
+    );
+    counter(
+        "sluice_quic_sent_bytes_total",
+        "Bytes of datagrams sent to QUIC clients.",
+        sum(|worker| &worker.quic_sent_bytes),
+    );
+    counter(
+        "sluice_quic_received_bytes_total",
+        "Bytes of datagrams received from QUIC clients.",
+        sum(|worker| &worker.quic_received_bytes),
     );
 }
 

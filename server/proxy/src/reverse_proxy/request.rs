@@ -162,7 +162,7 @@ impl ReverseProxy {
         };
         if let Switch::To(protocol) = &switch {
             out.push(FieldId::Upgrade, protocol);
-            if exchange.req.version == Version::Http2 {
+            if exchange.req.version >= Version::Http2 {
                 out.set_raw(FieldId::Other, WEBSOCKET_KEY, websocket_key().as_bytes());
             }
         }
@@ -236,7 +236,7 @@ fn switch_of(exchange: &Exchange, framing: BodyFraming) -> Switch {
     let fields = &exchange.req.fields;
     let has_content = !matches!(framing, BodyFraming::None | BodyFraming::Length(0));
     // In HTTP/2 only our connection can create these headers, for an extended CONNECT (RFC 8441).
-    let may_switch = matches!(exchange.req.version, Version::Http11 | Version::Http2);
+    let may_switch = exchange.req.version >= Version::Http11;
     if !fields.has(FieldId::Upgrade) || has_content || !may_switch {
         return Switch::No;
     }

@@ -3,8 +3,7 @@
 use crate::lower::Lowering;
 use crate::lower::args::texts;
 use crate::lower::definition::Read::Choices;
-use crate::lower::definition::Verdict::Partly;
-use crate::lower::definition::{Definition, IdleArguments, Options, directive, option};
+use crate::lower::definition::{Definition, Options, directive, option};
 use crate::lower::outcome::{Bind, Outcome, Outcomes};
 use crate::tree::Directive;
 
@@ -21,24 +20,11 @@ pub(in crate::lower) static OPTIONS: Options<Bind> = Options::new(
         "protocols",
         "protocols [h1|h2|h2c|h3]",
         Choices(&PROTOCOLS, |bind| &mut bind.protocols),
-    )
-    .but(Partly(NO_HTTP3))
-    .idle_arguments(&IDLE_PROTOCOLS)],
+    )],
 );
 
 /// The protocols a listener may speak.
 pub(in crate::lower) const PROTOCOLS: [&str; 4] = ["h1", "h2", "h2c", "h3"];
-
-/// The verdict on lists of protocols.
-pub(in crate::lower) const NO_HTTP3: &str =
-    "`h1`, `h2` and `h2c`; `h3` has no effect: clients use the other protocols instead";
-
-/// The protocols that have no effect.
-pub(in crate::lower) static IDLE_PROTOCOLS: IdleArguments = IdleArguments {
-    kind: "protocol",
-    working: &["h1", "h2", "h2c"],
-    instead: "clients use HTTP/2 or HTTP/1.1 instead",
-};
 
 impl Lowering<'_> {
     fn bind(&mut self, line: &Directive) -> Outcomes {

@@ -1,15 +1,17 @@
 //! The global option `servers`: server-wide settings.
 
 use serde_json::Value;
-use sluice_model::http::{IpSource, Metrics, MinDataRate, ServerLogs};
+use std::str::FromStr;
+
+use sluice_model::http::{Http3, IpSource, Metrics, MinDataRate, ServerLogs};
 use sluice_model::matcher::IpRanges;
 use sluice_model::{Address, Duration, HttpApp, RawModule, Server};
 
 use super::super::Lowering;
-use super::super::definition::Read::{Flag, Number, Size, Time, With};
-use super::super::definition::Verdict::{Always, Partly, Plugin};
+use super::super::definition::Read::{Choice, Flag, Number, Size, Text, Time, With};
+use super::super::definition::Verdict::{Always, Plugin};
 use super::super::definition::{Block, Options, option};
-use super::super::directives::bind::{IDLE_PROTOCOLS, NO_HTTP3, PROTOCOLS};
+use super::super::directives::bind::PROTOCOLS;
 use super::super::matchers::ranges;
 use super::METRICS;
 use crate::tree::{Directive, Token};
@@ -46,6 +48,7 @@ pub(in super::super) struct ServerOptions {
     metrics: Option<Metrics>,
     trace: bool,
     allow_0rtt: Option<bool>,
+    http3: Option<Http3>,
 }
 
 /// `servers`.
@@ -204,9 +207,18 @@ pub(super) static SERVERS: Options<ServerOptions> = Options::new(
                 }
                 Some(())
             }),
+        ),
+        option::<ServerOptions>(
+            "http3",
+            "http3 { … }",
+            With(|cx, line, options| {
+                cx.between(line, &line.args, 0, 0)?;
+                let http3 = options.http3.get_or_insert_default();
+                cx.read_options(&HTTP3, line.lines(), http3)
+            }),
         )
-        .but(Partly(NO_HTTP3))
-        .idle_arguments(&IDLE_PROTOCOLS),
+        .holding(Block::Options(&HTTP3))
+        .own(),
         option(
             "strict_sni_host",
             "strict_sni_host [on|insecure_off]",
@@ -249,6 +261,63 @@ pub(in super::super) struct IdleTimeout {
     pub(in super::super) time: Duration,
     /// The lowest rate in bytes per second once the timeout has passed in all; any when 0.
     pub(in super::super) min_rate: i64,
+}
+
+/// `http3` of `servers`, an extension of sluice.
+static HTTP3: Options<Http3> = Options::new(
+    "http3",
+    &[
+        option(
+            "max_streams",
+            "max_streams <number>",
+            With(|cx, line, http3: &mut Http3| {
+                let word = cx.single(line)?;
+                let Streams(count) = cx.number(word, "a number from 1 to 128")?;
+                http3.max_streams = count;
+                Some(())
+            }),
+        ),
+        option(
+            "stream_window",
+            "stream_window <size>",
+            Size(|http3| &mut http3.stream_window),
+        ),
+        option(
+            "congestion",
+            "congestion cubic|bbr",
+            Choice(&["cubic", "bbr"], |http3| &mut http3.congestion),
+        ),
+        option(
+            "always_retry",
+            "always_retry",
+            Flag(|http3| &mut http3.always_retry),
+        ),
+        option(
+            "no_segmentation_offload",
+            "no_segmentation_offload",
+            Flag(|http3| &mut http3.no_segmentation_offload),
+        ),
+        option(
+            "host_key_file",
+            "host_key_file <file>",
+            Text(|http3| &mut http3.host_key_file),
+        ),
+    ],
+);
+
+/// Concurrent requests on an HTTP/3 connection.
+struct Streams(i64);
+
+impl FromStr for Streams {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let count = text.parse().map_err(|_| ())?;
+        (1..=128)
+            .contains(&count)
+            .then_some(Streams(count))
+            .ok_or(())
+    }
 }
 
 static TIMEOUTS: Options<ServerOptions> = Options::new(
@@ -569,6 +638,7 @@ fn apply(options: &ServerOptions, server: &mut Server) {
     server.trusted_proxies_strict = options.trusted_proxies_strict.into();
     server.trusted_proxies_unix = options.trusted_proxies_unix;
     server.allow_0rtt = options.allow_0rtt;
+    server.http3.clone_from(&options.http3);
     if options.log_credentials || options.trace {
         let logs = server.logs.get_or_insert_with(ServerLogs::default);
         logs.should_log_credentials = options.log_credentials;

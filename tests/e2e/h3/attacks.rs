@@ -1,0 +1,208 @@
+//! Known attacks on servers of QUIC and HTTP/3: the connection ends, memory stays bounded, and others are served.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use quinn_proto::Dir;
+use sluice_wire::h3::FrameKind;
+use sluice_wire::sections::End;
+
+use super::peer::{Peer, data, frame, head, request};
+use super::serving::site;
+use crate::harness::{MEMORY_STEPS, Server};
+
+/// Permitted memory growth for one attacking connection, in KiB.
+const GROWTH_MAX: u64 = 4 * 1024;
+
+const EXCESSIVE_LOAD: u64 = 0x107;
+const FRAME_UNEXPECTED: u64 = 0x105;
+const STREAM_CREATION_ERROR: u64 = 0x103;
+const CLOSED_CRITICAL_STREAM: u64 = 0x104;
+const SETTINGS_ERROR: u64 = 0x109;
+const DECOMPRESSION_FAILED: u64 = 0x200;
+const ENCODER_STREAM_ERROR: u64 = 0x201;
+
+fn start() -> Server {
+    let server = Server::start(&site("", "respond hello"));
+    let mut peer = Peer::connect(server.port);
+    for _ in 0..200 {
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+    server
+}
+
+/// Repeats `attack` until the server closes the connection, and asserts the code.
+fn ends(server: &Server, code: u64, mut attack: impl FnMut(&mut Peer)) {
+    let before = server.status("RssAnon");
+    let mut peer = Peer::connect(server.port);
+    for _ in 0..20_000 {
+        attack(&mut peer);
+        peer.step();
+        if peer.lost.is_some() {
+            break;
+        }
+    }
+    assert_eq!(peer.closed(), code);
+    let after = server.status("RssAnon");
+    assert!(
+        after <= before + GROWTH_MAX + MEMORY_STEPS,
+        "from {before} to {after} KiB"
+    );
+    assert_eq!(Peer::connect(server.port).fetch("/").text(), "hello");
+}
+
+#[test]
+fn floods_of_frames_that_mean_nothing_end_the_connection() {
+    let server = start();
+    let grease = frame(FrameKind(0x21), b"");
+    // On the control stream.
+    ends(&server, EXCESSIVE_LOAD, |peer| {
+        let control = peer.control();
+        let _ = peer.quic.send_stream(control).write(&grease.repeat(100));
+    });
+    // In a request.
+    let server = start();
+    let mut id = None;
+    ends(&server, EXCESSIVE_LOAD, |peer| {
+        let open =
+            id.unwrap_or_else(|| peer.open(Dir::Bi, &head(&request("POST", "/")), End::Later));
+        id = None;
+        let _ = peer.quic.send_stream(open).write(&grease.repeat(100));
+        let _ = peer.quic.send_stream(open).write(&data(b"").repeat(100));
+        peer.reset(open, 0x10c);
+    });
+}
+
+#[test]
+fn opening_and_resetting_ends_the_connection() {
+    let server = start();
+    ends(&server, EXCESSIVE_LOAD, |peer| {
+        for _ in 0..10 {
+            let id = peer.open(Dir::Bi, &head(&request("GET", "/")), End::Later);
+            peer.reset(id, 0x10c);
+            peer.stop(id, 0x10c);
+        }
+    });
+}
+
+#[test]
+fn what_breaks_the_rules_of_http_ends_the_connection() {
+    let server = start();
+    let cases: [(u64, Vec<u8>, Dir); 6] = [
+        // DATA before HEADERS.
+        (FRAME_UNEXPECTED, data(b"x"), Dir::Bi),
+        // SETTINGS in a request.
+        (FRAME_UNEXPECTED, frame(FrameKind::SETTINGS, b""), Dir::Bi),
+        // A push by a client.
+        (STREAM_CREATION_ERROR, vec![1, 0], Dir::Uni),
+        // A second control stream.
+        (STREAM_CREATION_ERROR, vec![0, 4, 0], Dir::Uni),
+        // A reference to an entry that cannot exist.
+        (
+            DECOMPRESSION_FAILED,
+            frame(FrameKind::HEADERS, &[0, 0, 0x80]),
+            Dir::Bi,
+        ),
+        // An encoder that duplicates what was never there.
+        (ENCODER_STREAM_ERROR, vec![2, 0x05], Dir::Uni),
+    ];
+    for (code, bytes, dir) in cases {
+        let mut peer = Peer::connect(server.port);
+        assert_eq!(peer.fetch("/").text(), "hello");
+        peer.open(dir, &bytes, End::Later);
+        assert_eq!(peer.closed(), code, "{bytes:?}");
+    }
+    // The end of a stream that must stay open.
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "hello");
+    let control = peer.control();
+    let _ = peer.quic.send_stream(control).finish();
+    assert_eq!(peer.closed(), CLOSED_CRITICAL_STREAM);
+    // A setting of HTTP/2.
+    let mut peer = Peer::connect(server.port);
+    let control = peer.control();
+    peer.drive("the handshake", |peer| peer.is_connected);
+    peer.send(control, &frame(FrameKind::SETTINGS, &[2, 1]), End::Later);
+    let code = peer.closed();
+    assert!(
+        matches!(code, SETTINGS_ERROR | FRAME_UNEXPECTED),
+        "{code:x}"
+    );
+    assert_eq!(Peer::connect(server.port).fetch("/").text(), "hello");
+}
+
+#[test]
+fn a_bomb_of_header_compression_does_not_go_off() {
+    let server = start();
+    let before = server.status("RssAnon");
+    let mut peer = Peer::connect(server.port);
+    // A table of 4 KiB with one entry of almost this size.
+    let mut encoder = vec![2, 0x3f, 0xe1, 0x1f];
+    encoder.extend_from_slice(&[0x41, b'x', 0x7f]);
+    let value = vec![b'v'; 3_900];
+    let mut rest = value.len() - 127;
+    while rest >= 128 {
+        encoder.push((rest % 128) as u8 | 128);
+        rest /= 128;
+    }
+    encoder.push(rest as u8);
+    encoder.extend_from_slice(&value);
+    peer.open(Dir::Uni, &encoder, End::Later);
+    // A head with a thousand references to it.
+    let mut section = vec![2, 0, 0xd1, 0xd7, 0xc1];
+    section.extend_from_slice(&[0x50, 9]);
+    section.extend_from_slice(b"localhost");
+    section.extend(std::iter::repeat_n(0x80, 1_000));
+    let id = peer.open(Dir::Bi, &frame(FrameKind::HEADERS, &section), End::Here);
+    let response = peer.response(id);
+    assert_eq!(response.status, 431, "{response:?}");
+    let after = server.status("RssAnon");
+    assert!(after <= before + GROWTH_MAX + MEMORY_STEPS);
+    assert_eq!(peer.fetch("/").text(), "hello");
+}
+
+#[test]
+fn sections_that_wait_for_ever_are_few() {
+    let server = start();
+    let mut peer = Peer::connect(server.port);
+    peer.open(Dir::Uni, &[2, 0x3f, 0xe1, 0x1f], End::Later);
+    // Each refers to an entry that never comes.
+    let waiting = frame(FrameKind::HEADERS, &[2, 0, 0x80]);
+    for _ in 0..16 {
+        peer.open(Dir::Bi, &waiting, End::Here);
+    }
+    assert_eq!(peer.fetch("/").text(), "hello");
+    peer.open(Dir::Bi, &waiting, End::Here);
+    assert_eq!(peer.closed(), DECOMPRESSION_FAILED);
+}
+
+#[test]
+fn noise_and_small_first_packets_get_no_reply() {
+    let server = start();
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
+    socket
+        .set_read_timeout(Some(std::time::Duration::from_millis(300)))
+        .unwrap();
+    // An Initial below 1,200 bytes, an unknown version below them, and noise (RFC 9000, sections 14.1 and 5.2.2).
+    let mut small = vec![0xc0, 0, 0, 0, 1, 8];
+    small.extend_from_slice(&[7; 200]);
+    let mut unknown = vec![0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8];
+    unknown.extend_from_slice(&[7; 200]);
+    for datagram in [small, unknown, vec![0; 1], vec![0x3f; 1_400], vec![0xff; 3]] {
+        socket.send(&datagram).unwrap();
+    }
+    let mut buf = [0; 2_000];
+    assert!(socket.recv(&mut buf).is_err(), "something came back");
+    // A version that is not spoken, in a datagram of full size, is negotiated.
+    let mut unknown = vec![0xc0, 0x6b, 0x33, 0x43, 0xcf, 8];
+    unknown.extend_from_slice(&[7; 8]);
+    unknown.push(0);
+    unknown.resize(1_200, 0);
+    socket.send(&unknown).unwrap();
+    let count = socket.recv(&mut buf).expect("a version negotiation packet");
+    let versions = &buf[7 + 8..count];
+    assert_eq!(buf[1..5], [0; 4], "version negotiation");
+    assert!(versions.chunks(4).any(|version| version == [0, 0, 0, 1]));
+    assert!(count < 100, "no amplification");
+    assert_eq!(Peer::connect(server.port).fetch("/").text(), "hello");
+}

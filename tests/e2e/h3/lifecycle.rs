@@ -1,0 +1,113 @@
+//! Connections of HTTP/3 through reloads, migrations, idle times and the end of the server.
+
+use sluice_net::sys::process::Signal;
+use sluice_wire::sections::End;
+
+use super::peer::{Identity, Peer, head, request};
+use super::serving::site;
+use crate::harness::Server;
+
+#[test]
+fn a_reload_keeps_connections() {
+    let server = Server::start(&site("", "respond one"));
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "one");
+    for round in 0..5 {
+        let text = format!("round {round}");
+        server.write(&site("", &format!("respond \"{text}\"")));
+        server.signal(Signal::Hangup);
+        peer.drive("the new configuration", |peer| {
+            let id = peer.get("/");
+            peer.response(id).text() == text
+        });
+    }
+    assert!(peer.lost.is_none());
+    assert_eq!(server.metric("sluice_http3_connections_total"), 1);
+}
+
+#[test]
+fn a_reload_can_switch_it_off_and_on() {
+    let server = Server::start(&site("", "respond hello"));
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "hello");
+    server.write(&site(
+        "\tservers {\n\t\tprotocols h1 h2\n\t}",
+        "respond hello",
+    ));
+    server.signal(Signal::Hangup);
+    // GOAWAY, then the end without a fault.
+    assert_eq!(peer.closed(), 0x100);
+    server.write(&site("", "respond again"));
+    server.signal(Signal::Hangup);
+    let mut again = Peer::begin(&Identity::new(), server.port, "localhost");
+    again.drive("HTTP/3", |peer| peer.is_connected || peer.lost.is_some());
+    if again.lost.is_none() {
+        assert_eq!(again.fetch("/").text(), "again");
+    }
+}
+
+#[test]
+fn a_client_may_come_from_another_port() {
+    let server = Server::start(&site("", "respond {http.request.remote.port}"));
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").status, 200);
+    for _ in 0..3 {
+        peer.rebind();
+        assert_eq!(peer.fetch("/").status, 200);
+    }
+    assert_eq!(server.metric("sluice_http3_connections_total"), 1);
+}
+
+#[test]
+fn keys_are_updated() {
+    let server = Server::start(&site("", "respond hello"));
+    let mut peer = Peer::connect(server.port);
+    for _ in 0..3 {
+        assert_eq!(peer.fetch("/").text(), "hello");
+        peer.quic.force_key_update();
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+}
+
+#[test]
+fn a_request_in_progress_outlives_the_order_to_stop() {
+    let server = Server::start(&site(
+        "",
+        "request_body {\n\tmax_size 10MB\n}\nreverse_proxy 127.0.0.1:1 {\n\tlb_try_duration 1ms\n}",
+    ));
+    let mut peer = Peer::connect(server.port);
+    let id = peer.open(
+        quinn_proto::Dir::Bi,
+        &head(&request("POST", "/")),
+        End::Later,
+    );
+    server.signal(Signal::Terminate);
+    peer.drive("GOAWAY", |peer| {
+        peer.announced.len() > 2 || peer.lost.is_some()
+    });
+    peer.send(id, &[], End::Here);
+    let response = peer.response(id);
+    assert_eq!(response.status, 502);
+    assert_eq!(peer.closed(), 0x100);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_fault() {
+    let server = Server::start(&site(
+        "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}",
+        "respond hello",
+    ));
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "hello");
+    peer.drive("the end", |peer| peer.lost.is_some());
+}
+
+#[test]
+fn clients_prove_their_address_where_it_is_asked() {
+    let more = "\tservers {\n\t\thttp3 {\n\t\t\talways_retry\n\t\t}\n\t}";
+    let server = Server::start(&site(more, "respond hello"));
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "hello");
+    // A ClientHello in two packets gets two.
+    assert!(server.metric("sluice_quic_retries_total") >= 1);
+}
