@@ -1,6 +1,6 @@
 """A client on aioquic for `cargo xtask peer`: what quic-go does not try. Prints a line for each case.
 
-    aioquic_client.py PORT CA [CASE…]
+    aioquic_client.py PORT CA CASE…
 """
 
 import asyncio
@@ -152,6 +152,14 @@ async def rebinding():
         old.close()
 
 
+async def retry():
+    """Against a server that asks every client for its address."""
+    async with opened() as client:
+        assert client._quic._retry_count == 1, client._quic._retry_count
+        assert await client.ask("GET", "/proto") == b"HTTP/3.0 GET "
+        assert await client.ask("GET", "/files/190000") == body(190_000)
+
+
 async def new_socket(client):
     """A socket on another local port. aioquic uses the addresses of IPv6 for both families."""
     made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -172,13 +180,21 @@ class Forward(asyncio.DatagramProtocol):
         self.client.datagram_received(data, addr)
 
 
-CASES = [get_and_post, download, resumption_with_early_data, key_update, migration, rebinding]
+CASES = [
+    get_and_post,
+    download,
+    resumption_with_early_data,
+    key_update,
+    migration,
+    rebinding,
+    retry,
+]
 
 
 async def main():
     failed = 0
     for case in CASES:
-        if sys.argv[3:] and case.__name__ not in sys.argv[3:]:
+        if case.__name__ not in sys.argv[3:]:
             continue
         try:
             await case()
