@@ -7,8 +7,10 @@ use std::time::Duration;
 use sluice_wire::h3::Code;
 
 use super::quic_server::{Act, Admission, QuicServer};
+use super::scenario::{OPEN, phase, quiet, scenario_plan, session, shop, step};
 use super::*;
 use crate::generator::probe::probe;
+use crate::generator::scenario::Pace;
 use crate::generator::target::HttpVersion;
 use crate::generator::trust::{TlsOptions, prepare};
 
@@ -18,6 +20,8 @@ fn plan_of(address: SocketAddr, requests: Option<u64>, options: &TlsOptions) -> 
     let url = format!("https://localhost:{}/x", address.port());
     plan.target = Target::parse(&url, HttpVersion::Http3, None, Reach::Loopback).unwrap();
     plan.tls = prepare(options, &plan.target).unwrap();
+    // Handshakes take long where many tests run at once.
+    (plan.timeout, plan.drain) = (Duration::from_secs(60), Duration::from_secs(60));
     plan
 }
 
@@ -123,8 +127,8 @@ fn streams_of_one_connection_fail_on_their_own() {
 
 #[test]
 fn each_fault_is_counted_exactly_in_the_open_loop() {
-    // At most 180 requests are due before the window begins (450 ms), and 400 in it: all faults are inside.
-    let faults = 200..200 + 17 * 9;
+    // At most 68 requests are due before the window begins (450 ms), and 150 in it: all faults are inside.
+    let faults = 75..75 + 17 * 4;
     let server = QuicServer::start(move |nth| match faults.contains(&nth) {
         true => act(nth),
         false => Act::Good,
@@ -132,13 +136,13 @@ fn each_fault_is_counted_exactly_in_the_open_loop() {
     let mut plan = plan_of(server.address, None, &insecure());
     plan.connections = 3;
     plan.mode = Mode::Open {
-        rate: 400.0,
+        rate: 150.0,
         poisson: false,
     };
     let load = load(&plan);
     let did = server.take();
     assert_eq!(failures(&load), did.failures());
-    assert_eq!((load.failed(), did.refused), (9 * 13, 9));
+    assert_eq!((load.failed(), did.refused), (4 * 13, 4));
     assert_eq!(Some(load.ok + load.failed()), load.due);
     assert_eq!(load.latency.total.count, load.ok);
 }
@@ -178,12 +182,85 @@ fn uploads_beyond_every_window_are_echoed() {
     let mut plan = plan_of(server.address, Some(12), &insecure());
     let bytes: Vec<u8> = (0..1_000_003_u32).map(|at| (at % 251) as u8).collect();
     body(&mut plan, &bytes);
-    (plan.connections, plan.depth, plan.timeout) = (1, 2, Duration::from_secs(60));
+    (plan.connections, plan.depth) = (1, 2);
     let load = load(&plan);
     assert_eq!(failures(&load), []);
     assert_eq!(load.ok, 12);
     assert_eq!(load.transfer.body_bytes, Some(12 * bytes.len() as u64));
     assert!(load.transfer.received_bytes > 12 * bytes.len() as u64);
+}
+
+/// The entry comes when the client has everything else, the end of the stream included.
+#[test]
+fn a_head_waits_for_its_entry_of_the_dynamic_table() {
+    let server = QuicServer::start(|nth| if nth % 3 == 0 { Act::Late } else { Act::Good });
+    let mut plan = plan_of(server.address, Some(30), &insecure());
+    plan.connections = 1;
+    let late = load(&plan);
+    assert_eq!((late.ok, failures(&late)), (30, vec![]));
+    // Its value arrives as well.
+    let server = QuicServer::start(|_| Act::Late);
+    let mut plan = plan_of(server.address, Some(30), &insecure());
+    (plan.connections, plan.depth) = (2, 3);
+    plan.requests[0].expect.fields = vec![("x-late".into(), Some("y".into()))];
+    let late = load(&plan);
+    assert_eq!((late.ok, failures(&late)), (30, vec![]));
+}
+
+#[test]
+fn each_fault_of_a_scenario_is_counted_exactly_in_its_class() {
+    for pace in [OPEN, Pace::Clients] {
+        let server = QuicServer::start(act);
+        let level = match pace {
+            Pace::Clients => 3.0,
+            Pace::Sessions { .. } => 100.0,
+        };
+        // Nobody is left at the end, so that all that was in flight ends inside the window.
+        let phases = vec![
+            quiet(),
+            phase("steady", 600, level, level),
+            phase("end", 1_500, 0.0, 0.0),
+        ];
+        let body = std::str::from_utf8(BODY).unwrap();
+        let mut scenario = shop(pace, phases);
+        scenario.sessions = vec![session(
+            "two",
+            1,
+            vec![step("a", "/a", body, 0), step("b", "/b", body, 0)],
+        )];
+        let mut plan = scenario_plan(server.address, scenario);
+        let secure = plan_of(server.address, None, &insecure());
+        (plan.target, plan.tls) = (secure.target, secure.tls);
+        (plan.timeout, plan.drain) = (secure.timeout, secure.drain);
+        let load = load(&plan);
+        let did = server.take();
+        assert_eq!(failures(&load), did.failures(), "{pace:?}");
+        assert_eq!(load.ok, did.good);
+        assert!(did.refused > 0 && load.failed_in(FailureClass::ConnectionLost) > 0);
+        // Every failed step ends its session; those that end after the window count by their steps alone.
+        assert!(load.sessions[0].failed <= load.failed());
+        assert!(load.sessions[0].failed > 0);
+        assert_eq!(load.connections.opened, did.accepted);
+        assert_eq!(load.asked.protocol, "h3");
+    }
+}
+
+#[test]
+fn sessions_over_http3_keep_their_connection_and_close_it() {
+    let server = QuicServer::start(|_| Act::Good);
+    let body = std::str::from_utf8(BODY).unwrap();
+    let phases = vec![quiet(), phase("steady", 300, 2.0, 2.0)];
+    let mut scenario = shop(Pace::Clients, phases);
+    let steps = vec![step("a", "/a", body, 2), step("b", "/b", body, 2)];
+    scenario.sessions = vec![session("two", 1, steps)];
+    let mut plan = scenario_plan(server.address, scenario);
+    let secure = plan_of(server.address, None, &insecure());
+    (plan.target, plan.tls) = (secure.target, secure.tls);
+    let load = load(&plan);
+    assert_eq!(failures(&load), []);
+    assert!(load.sessions[0].completed > 0);
+    let did = server.take_closed(2);
+    assert_eq!((did.accepted, did.closed), (2, vec![Code::NO_ERROR; 2]));
 }
 
 #[test]

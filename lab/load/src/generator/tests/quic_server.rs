@@ -34,6 +34,8 @@ pub enum Act {
     Good,
     /// The expected response behind an interim one, without a length and with trailers, among unknown frames.
     Ornate,
+    /// The expected response, with a header of the dynamic table whose entry is sent when the client has the rest.
+    Late,
     /// The body of the request.
     Echo,
     /// A response with another status.
@@ -72,7 +74,7 @@ impl Act {
     /// How it is counted after this many responses on the same connection.
     fn class(self, served: u64) -> Option<FailureClass> {
         Some(match self {
-            Act::Good | Act::Ornate | Act::Echo | Act::GoAway => return None,
+            Act::Good | Act::Ornate | Act::Late | Act::Echo | Act::GoAway => return None,
             Act::Status(_) => FailureClass::Status,
             Act::Short => FailureClass::Length,
             Act::OtherBody => FailureClass::Body,
@@ -209,6 +211,9 @@ struct Server {
 struct Peer {
     quic: Connection,
     control: Option<StreamId>,
+    /// A response that waits for its entry, and whether the entry was sent.
+    late: Option<StreamId>,
+    has_entry: bool,
     requests: HashMap<StreamId, Request>,
     writer: HeadWriter,
     served: u64,
@@ -273,6 +278,8 @@ impl Server {
                                 let peer = Peer {
                                     quic,
                                     control: None,
+                                    late: None,
+                                    has_entry: false,
                                     requests: HashMap::new(),
                                     writer: HeadWriter::default(),
                                     served: 0,
@@ -354,6 +361,9 @@ impl Peer {
                     did.lock().unwrap().closed.push(code);
                 }
                 Event::Stream(StreamEvent::Writable { id }) => self.respond(id),
+                Event::Stream(StreamEvent::Finished { id }) if self.late == Some(id) => {
+                    self.send_entry();
+                }
                 Event::Stream(StreamEvent::Readable { id }) if id.dir() == Dir::Bi => {
                     complete.extend(self.read(id));
                 }
@@ -427,6 +437,10 @@ impl Peer {
                 self.whole(200, &body)
             }
             Act::Ornate => self.ornate(),
+            Act::Late => {
+                self.late = Some(id);
+                [frame(FrameKind::HEADERS, LATE), data(BODY)].concat()
+            }
             Act::Status(status) => self.whole(status, BODY),
             Act::Short => self.whole(200, part),
             Act::OtherBody => self.whole(200, &BODY.to_ascii_uppercase()),
@@ -453,7 +467,13 @@ impl Peer {
         };
         self.served += u64::from(matches!(
             act,
-            Act::Good | Act::Echo | Act::Ornate | Act::Status(_) | Act::Short | Act::OtherBody
+            Act::Good
+                | Act::Echo
+                | Act::Ornate
+                | Act::Late
+                | Act::Status(_)
+                | Act::Short
+                | Act::OtherBody
         ));
         let request = self.requests.get_mut(&id).unwrap();
         (request.out, request.is_responding, request.ends) = (out, true, ends);
@@ -479,6 +499,17 @@ impl Peer {
         let (one, two) = BODY.split_at(3);
         let body = [data(one), unknown.clone(), data(b""), data(two)].concat();
         [unknown.clone(), interim, head, body, trailers, unknown].concat()
+    }
+
+    /// Sends the entry of the dynamic table that [`LATE`] refers to.
+    fn send_entry(&mut self) {
+        if std::mem::replace(&mut self.has_entry, true) {
+            return;
+        }
+        let id = self.quic.streams().open(Dir::Uni).unwrap();
+        // The kind of the stream; a table of 4,096 bytes; an entry with a literal name (RFC 9204, section 4.3).
+        let out = [&[2, 0x3f, 0xe1, 0x1f, 0x46][..], b"x-late", &[1], b"y"].concat();
+        assert_eq!(self.quic.send_stream(id).write(&out), Ok(out.len()));
     }
 
     /// Sends what is left of a response.
@@ -533,10 +564,18 @@ impl Peer {
     }
 }
 
+/// A head that needs one entry of the dynamic table (RFC 9204, section 4.5): `:status: 200`, a length of 10, and the
+/// entry.
+const LATE: &[u8] = &[2, 0, 0xd9, 0x54, 2, b'1', b'0', 0x80];
+
 /// A DATA frame.
 fn data(bytes: &[u8]) -> Vec<u8> {
+    frame(FrameKind::DATA, bytes)
+}
+
+fn frame(kind: FrameKind, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    encode_frame_head(FrameKind::DATA, bytes.len() as u64, &mut out);
+    encode_frame_head(kind, bytes.len() as u64, &mut out);
     out.extend_from_slice(bytes);
     out
 }

@@ -121,3 +121,23 @@ fn no_step_begins_after_the_end_of_the_window_however_late_it_is_noticed() {
         }
     }
 }
+
+#[test]
+fn a_session_that_ends_after_the_window_is_unfinished() {
+    for end in [SessionEnd::Completed, SessionEnd::Failed] {
+        for (now, ended) in [(0, 0), (10, 1), (999, 1), (1_000, 0), (5_000, 0)] {
+            let mut record = Recorder::of_scenario(&scenario(Pace::Clients, Duration::ZERO));
+            record.open_window(Window {
+                begin: 10,
+                end: 1_000,
+            });
+            record.session(0, end, 5, now);
+            let mut load = Load::default();
+            record.fill(&mut load, Default::default());
+            let session = &load.sessions[0];
+            assert_eq!(session.completed + session.failed, ended, "{end:?} {now}");
+            let unfinished = u64::from(now >= 1_000);
+            assert_eq!(session.unfinished, unfinished, "{end:?} {now}");
+        }
+    }
+}
