@@ -832,4 +832,26 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
     }
+
+    #[test]
+    fn http3_needs_tls_and_requests() {
+        let text = builtin("scenarios").unwrap();
+        let version = |name: &str| parse("a.toml", text).unwrap().test[name].version();
+        assert_eq!(version("h3-upload"), HttpVersion::Http3);
+        assert_eq!(version("h2-upload"), HttpVersion::Http2);
+        assert_eq!(version("tls-synthetic"), HttpVersion::Http1);
+        for (add, word) in [
+            ("http2 = true\n", "excludes `http2`"),
+            ("talk = \"events\"\n", "excludes `http2` and `talk`"),
+            ("idle = 5\n", "need HTTP/1.1"),
+        ] {
+            let wrong = text.replace("http3 = true\n", &format!("http3 = true\n{add}"));
+            let error = parse("a.toml", &wrong).unwrap_err();
+            assert!(error.starts_with("a.toml: [test.h3-"), "{error}");
+            assert!(error.contains(word), "{error}");
+        }
+        let wrong = text.replace("tls = true\nhttp3 = true", "http3 = true");
+        let error = parse("a.toml", &wrong).unwrap_err();
+        assert!(error.contains("needs `tls = true`"), "{error}");
+    }
 }

@@ -170,7 +170,7 @@ fn silence_is_a_timeout_of_its_stream() {
 fn a_server_that_refuses_with_goaway_again_and_again_has_failed() {
     let server = QuicServer::start(|_| Act::GoAway);
     let mut plan = plan_of(server.address, Some(3), &insecure());
-    plan.timeout = Duration::from_millis(200);
+    plan.timeout = Duration::from_secs(1);
     let load = load(&plan);
     assert_eq!(failures(&load), [(FailureClass::GoAway, 3)]);
     assert!(server.take().refused > 3);
