@@ -33,6 +33,7 @@ mod nginx_tls;
 mod origins;
 mod peers;
 mod placeholders;
+mod quic;
 mod redirects;
 mod sites;
 mod storage;

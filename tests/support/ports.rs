@@ -1,6 +1,6 @@
 //! Ports for servers started by tests.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Mutex;
@@ -35,8 +35,9 @@ pub fn free_port() -> u16 {
         }
         let port = ours.next;
         ours.next += 1;
-        // Other programs do not take part in the reservation.
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+        // Other programs do not take part in the reservation. HTTP/3 uses the UDP port of the same number.
+        let address = (Ipv4Addr::UNSPECIFIED, port);
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
             return port;
         }
     }

@@ -42,12 +42,43 @@ impl From<Outcome> for ExitCode {
 const CADDY: &str = "v2.11.9";
 
 /// Runs the tests that compare with other servers; those whose server is not installed are reported as skipped. Caddy
-/// is built below `target` first if `CADDY_BIN` is not set and Go is installed.
+/// is built below `target` first if `CADDY_BIN` is not set and Go is installed; so are the clients of HTTP/3.
 pub fn peer(root: &Path) -> Outcome {
-    let caddy = caddy(root);
-    let caddy = caddy.as_ref().map(|path| ("CADDY_BIN", path.as_path()));
+    let (caddy, quic_go, aioquic) = (caddy(root), quic_go(root), aioquic(root));
+    let programs = [
+        ("CADDY_BIN", caddy.as_ref()),
+        ("SLUICE_QUIC_GO", quic_go.as_ref()),
+        ("SLUICE_AIOQUIC", aioquic.as_ref()),
+    ];
+    let programs: Vec<(&str, &Path)> = programs
+        .into_iter()
+        .filter_map(|(name, path)| Some((name, path?.as_path())))
+        .collect();
     let args = ["e2e", "peer::", "--", "--include-ignored"];
-    tests(root, &args, caddy.as_slice())
+    tests(root, &args, &programs)
+}
+
+/// The client of HTTP/3 on quic-go, built from `tests/peer/quic_go`, whose `go.mod` has the release.
+fn quic_go(root: &Path) -> Option<PathBuf> {
+    let program = root.join("target/quic_go/client");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(".");
+    go.current_dir(root.join("tests/peer/quic_go"));
+    if go.status().is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    eprintln!("the client on quic-go cannot be built; it needs Go and the module proxy");
+    None
+}
+
+/// A release of aioquic, the same everywhere.
+const AIOQUIC: &str = "1.7.2";
+
+/// Python with aioquic, in a separate environment.
+fn aioquic(root: &Path) -> Option<PathBuf> {
+    let folder = root.join("target/aioquic").join(AIOQUIC);
+    python_environment(&folder, &[format!("aioquic=={AIOQUIC}")], "aioquic")?;
+    Some(folder.join("bin/python"))
 }
 
 /// The Caddy named by the variable, or one that is built.
@@ -113,24 +144,32 @@ const CERTBOT: &str = "5.8.0";
 /// Certbot with its nginx plugin, in a separate Python environment.
 fn certbot(root: &Path) -> Option<PathBuf> {
     let folder = root.join("target/certbot").join(CERTBOT);
-    let program = folder.join("bin/certbot");
-    if program.is_file() {
-        return Some(program);
-    }
     let release = |package: &str| format!("{package}=={CERTBOT}");
+    let packages = [release("certbot"), release("certbot-nginx")];
+    python_environment(&folder, &packages, "Certbot")?;
+    Some(folder.join("bin/certbot"))
+}
+
+/// Creates a Python environment with `packages` in `folder`, once; prints the reason if it cannot be created.
+fn python_environment(folder: &Path, packages: &[String], name: &str) -> Option<()> {
+    // Written last: an environment without it was not finished.
+    let finished = folder.join("finished");
+    if finished.is_file() {
+        return Some(());
+    }
     let mut python = Command::new("python3");
     let mut pip = Command::new(folder.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check"]);
-    pip.args([release("certbot"), release("certbot-nginx")]);
-    for command in [python.args(["-m", "venv"]).arg(&folder), &mut pip] {
+    pip.args(packages);
+    for command in [python.args(["-m", "venv"]).arg(folder), &mut pip] {
         if !command.status().is_ok_and(|status| status.success()) {
             eprintln!(
-                "Certbot cannot be installed; it needs Python with `venv`, and the package index"
+                "{name} cannot be installed; it needs Python with `venv`, and the package index"
             );
             return None;
         }
     }
-    Some(program)
+    std::fs::write(finished, "").ok()
 }
 
 /// The release of h2spec, the same everywhere.

@@ -348,8 +348,10 @@ fn idle_connections_are_held_beside_and_weighed() {
 #[test]
 fn unsupported_protocols_are_named() {
     for (words, part) in [
-        (&["--h3"][..], "HTTP/3"),
+        (&["--h3"][..], "HTTP/3 needs an https:// URL"),
         (&["--h2", "--idle", "5"], "remove --h2"),
+        (&["--h2", "--h3"], "cannot be used with"),
+        (&["--h3", "--engine", "wrk"], "HTTP/3"),
         (
             &["--engine", "wrk", "--websocket"],
             "only with the lab's own load generator",

@@ -9,6 +9,7 @@ mod agents;
 mod commands;
 mod delivery;
 mod everyday;
+mod http3;
 mod run;
 mod scenario;
 mod search;

@@ -14,6 +14,7 @@ use super::position::position;
 use super::scenario;
 use sluice_audit::claim::Statement;
 use sluice_load::generator::scenario::Scenario;
+use sluice_load::generator::target::HttpVersion;
 use sluice_load::process;
 use sluice_load::quantity::parse_duration;
 use sluice_load::result::SCHEMA;
@@ -401,6 +402,9 @@ pub struct Test {
     /// Whether to use HTTP/2.
     #[serde(default)]
     pub http2: bool,
+    /// Whether to use HTTP/3, which needs `tls`. A subject that does not speak it is left out by its `tests`.
+    #[serde(default)]
+    pub http3: bool,
     /// A scenario file next to the experiment's, which is loaded instead of `path`: a request for that only checks that the
     /// server responds.
     #[serde(default)]
@@ -437,6 +441,29 @@ pub struct Test {
 }
 
 impl Test {
+    /// The version of HTTP.
+    pub fn version(&self) -> HttpVersion {
+        match (self.http2, self.http3) {
+            (_, true) => HttpVersion::Http3,
+            (true, false) => HttpVersion::Http2,
+            (false, false) => HttpVersion::Http1,
+        }
+    }
+
+    /// Checks that the version of HTTP fits the rest. `held` is the number of connections that the load holds open.
+    fn check_version(&self, held: usize) -> Result<(), &'static str> {
+        if !self.http3 {
+            return Ok(());
+        }
+        if self.http2 || !self.tls || self.talk != Talk::Requests {
+            return Err("`http3` needs `tls = true`, and excludes `http2` and `talk`");
+        }
+        match self.idle.unwrap_or(held) {
+            0 => Ok(()),
+            _ => Err("idle connections and slow readers need HTTP/1.1, not `http3`"),
+        }
+    }
+
     /// Why no search can choose the rate of this test.
     pub fn has_no_rate(&self) -> Option<&'static str> {
         match (&self.scenario, self.talk) {
@@ -650,6 +677,8 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         }
     }
     for (test, part) in &file.test {
+        part.check_version(file.load.idle + file.load.slow_readers)
+            .map_err(|error| format!("{name}: [test.{test}] {error}"))?;
         let fixed = |wanted: &&String| !wanted.contains('{');
         for wanted in part.needs.iter().filter(fixed).chain(&part.expect.body_of) {
             if !backend(wanted) {
@@ -802,5 +831,27 @@ mod tests {
             let error = parse("a.toml", &text.replace(from, to)).unwrap_err();
             assert!(error.contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn http3_needs_tls_and_requests() {
+        let text = builtin("scenarios").unwrap();
+        let version = |name: &str| parse("a.toml", text).unwrap().test[name].version();
+        assert_eq!(version("h3-upload"), HttpVersion::Http3);
+        assert_eq!(version("h2-upload"), HttpVersion::Http2);
+        assert_eq!(version("tls-synthetic"), HttpVersion::Http1);
+        for (add, word) in [
+            ("http2 = true\n", "excludes `http2`"),
+            ("talk = \"events\"\n", "excludes `http2` and `talk`"),
+            ("idle = 5\n", "need HTTP/1.1"),
+        ] {
+            let wrong = text.replace("http3 = true\n", &format!("http3 = true\n{add}"));
+            let error = parse("a.toml", &wrong).unwrap_err();
+            assert!(error.starts_with("a.toml: [test.h3-"), "{error}");
+            assert!(error.contains(word), "{error}");
+        }
+        let wrong = text.replace("tls = true\nhttp3 = true", "http3 = true");
+        let error = parse("a.toml", &wrong).unwrap_err();
+        assert!(error.contains("needs `tls = true`"), "{error}");
     }
 }

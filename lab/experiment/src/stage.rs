@@ -554,8 +554,8 @@ impl Stage {
         // The certificate is for `localhost`; without TLS an address saves everybody a name lookup.
         let host = if test.tls { "localhost" } else { "127.0.0.1" };
         let url = format!("{scheme}://{host}:{}{}", self.port, test.path);
-        let mut target =
-            Target::parse(&url, test.http2, None, Reach::Loopback).map_err(|error| error.text)?;
+        let mut target = Target::parse(&url, test.version(), None, Reach::Loopback)
+            .map_err(|error| error.text)?;
         if let Some(host) = &test.host {
             target.authority = self.fill(host, file, cell)?;
         }

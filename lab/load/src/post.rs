@@ -3,7 +3,7 @@
 use crate::generator::expect::Expect;
 use crate::generator::probe::{Probe, probe};
 use crate::generator::request::Draft;
-use crate::generator::target::{Reach, Target};
+use crate::generator::target::{HttpVersion, Reach, Target};
 use crate::generator::trust::{self, TlsOptions};
 
 /// Sends a body and returns the response, whatever its status. The error says what failed.
@@ -13,7 +13,8 @@ pub fn post(
     body: Vec<u8>,
     tls: &TlsOptions,
 ) -> Result<Probe, String> {
-    let target = Target::parse(url, false, None, Reach::Anywhere).map_err(|error| error.text)?;
+    let target = Target::parse(url, HttpVersion::Http1, None, Reach::Anywhere)
+        .map_err(|error| error.text)?;
     let tls = trust::prepare(tls, &target)?;
     let draft = Draft {
         method: "POST".into(),

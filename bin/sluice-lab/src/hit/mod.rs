@@ -27,7 +27,7 @@ use sluice_load::generator::link::Tls;
 use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::{Probe, sha256};
 use sluice_load::generator::request::{Draft, Prepared};
-use sluice_load::generator::target::{Reach, Target};
+use sluice_load::generator::target::{HttpVersion, Reach, Target};
 use sluice_load::generator::{Plan, trust};
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
@@ -141,15 +141,11 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     if options.connections == 0 || options.depth == 0 {
         return Err(Refused::new("--connections and --depth must be at least 1"));
     }
-    if options.h3 {
-        let text = "HTTP/3 is not supported yet; use HTTP/1.1, or HTTP/2 with --h2";
-        return Err(Refused::new(text));
-    }
     let reach = match options.i_own_this_host {
         true => Reach::Anywhere,
         false => Reach::Loopback,
     };
-    let target = Target::parse(&options.url, options.h2, options.unix.clone(), reach)
+    let target = Target::parse(&options.url, options.version(), options.unix.clone(), reach)
         .map_err(|error| Refused::new(error.text))?;
     let tls = trust::prepare(&options.tls(), &target).map_err(Refused::new)?;
     let draft = draft(options, &target)?;
@@ -217,9 +213,15 @@ fn fits(plan: &Plan) -> Result<(), Refused> {
 
 /// The kind of exchange on each connection, and its first request.
 fn kind(options: &Options, draft: &Draft, target: &Target) -> Result<(Kind, Prepared), Refused> {
-    if options.idle + options.slow > 0 && target.protocol.is_h2() {
-        let text = "--idle and --slow need HTTP/1.1: remove --h2";
-        return Err(Refused::new(text));
+    if options.idle + options.slow > 0 {
+        let text = match target.protocol.version() {
+            HttpVersion::Http1 => None,
+            HttpVersion::Http2 => Some("--idle and --slow need HTTP/1.1: remove --h2"),
+            HttpVersion::Http3 => Some("--idle and --slow need HTTP/1.1: remove --h3"),
+        };
+        if let Some(text) = text {
+            return Err(Refused::new(text));
+        }
     }
     let made = if options.is_websocket() {
         let message = match draft.body.is_empty() {

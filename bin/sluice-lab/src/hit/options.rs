@@ -9,6 +9,7 @@ use clap::Args;
 use sluice_experiment::adapter::Tool;
 use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::thresholds::FailIf;
+use sluice_load::generator::target::HttpVersion;
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
 
@@ -79,7 +80,7 @@ pub struct Options {
     /// Generate a request body of this many bytes
     #[arg(long, value_parser = parse_bytes)]
     pub body_bytes: Option<u64>,
-    /// Concurrent requests on each connection: HTTP/2 streams, or HTTP/1 pipelining
+    /// Concurrent requests on each connection: HTTP/2 or HTTP/3 streams, or HTTP/1 pipelining
     #[arg(long, default_value_t = 1)]
     pub depth: usize,
     /// Use a new connection for each request, with `Connection: close`
@@ -91,8 +92,8 @@ pub struct Options {
     /// Use HTTP/2: over TLS if the server agrees to it, otherwise with prior knowledge
     #[arg(long)]
     pub h2: bool,
-    /// Use HTTP/3, which is not supported yet
-    #[arg(long, hide = true)]
+    /// Use HTTP/3 over QUIC, to the UDP port of the same number
+    #[arg(long, conflicts_with = "h2")]
     pub h3: bool,
     /// Connect to this unix socket instead of the host of the URL
     #[arg(long)]
@@ -117,10 +118,10 @@ pub struct Options {
     pub verify_every: u64,
     /// Send WebSocket messages to be echoed instead of requests; --body or --body-bytes is the message. Implied by
     /// ws://
-    #[arg(long, conflicts_with_all = ["sse", "h2", "method", "verify", "expect_status", "close"])]
+    #[arg(long, conflicts_with_all = ["sse", "h2", "h3", "method", "verify", "expect_status", "close"])]
     pub websocket: bool,
     /// Receive server-sent events: measure the time to the first one and the intervals between them
-    #[arg(long, conflicts_with_all = ["h2", "method", "body", "body_bytes", "rate", "requests", "depth", "verify", "expect_status", "close"])]
+    #[arg(long, conflicts_with_all = ["h2", "h3", "method", "body", "body_bytes", "rate", "requests", "depth", "verify", "expect_status", "close"])]
     pub sse: bool,
     /// Hold this many idle connections open beside the load
     #[arg(long, default_value_t = 0)]
@@ -155,6 +156,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// The version of HTTP.
+    pub fn version(&self) -> HttpVersion {
+        match (self.h2, self.h3) {
+            (_, true) => HttpVersion::Http3,
+            (true, false) => HttpVersion::Http2,
+            (false, false) => HttpVersion::Http1,
+        }
+    }
+
     /// Number of blocks.
     pub fn blocks(&self) -> usize {
         let default = match self.against {

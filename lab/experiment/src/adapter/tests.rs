@@ -119,6 +119,7 @@ fn unsupported_tasks_of_a_tool_are_refused_by_name() {
         refused(Tool::Ab, |task| task.asked.method = "PUT".into()).contains("ab cannot send PUT")
     );
     assert!(refused(Tool::Hey, |task| task.asked.protocol = "h2".into()).contains("HTTP/2"));
+    assert!(refused(Tool::H2load, |task| task.asked.protocol = "h3".into()).contains("HTTP/3"));
     assert!(refused(Tool::Oha, |task| task.asked.depth = 4).contains("concurrent requests"));
     assert!(refused(Tool::K6, |task| task.asked.request_body_bytes = 1).contains("a request body"));
     assert!(

@@ -181,6 +181,9 @@ impl Tool {
         if h2 && !matches!(self, Tool::H2load) {
             return cannot("use HTTP/2");
         }
+        if asked.protocol == "h3" {
+            return cannot("use HTTP/3");
+        }
         if asked.request_body_bytes > 0 {
             return cannot("send a request body here");
         }

@@ -19,7 +19,7 @@ use sluice_load::generator::kind::Kind;
 use sluice_load::generator::mix::Mix;
 use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::scenario::Scenario;
-use sluice_load::generator::target::{Address, Reach, Target};
+use sluice_load::generator::target::{Address, HttpVersion, Reach, Target};
 use sluice_load::generator::trust::{self, TlsOptions};
 use sluice_load::machine;
 use sluice_load::result::Mode;
@@ -28,7 +28,7 @@ use sluice_load::result::Mode;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     url: String,
-    h2: bool,
+    version: HttpVersion,
     tls: TlsTask,
     requests: Vec<RequestTask>,
     parts: Vec<(String, u32)>,
@@ -116,7 +116,7 @@ impl Task {
         };
         Ok(Task {
             url: plan.target.url.clone(),
-            h2: plan.target.protocol.is_h2(),
+            version: plan.target.protocol.version(),
             tls: TlsTask {
                 insecure: tls.insecure,
                 ca: tls.ca.as_ref().map(read).transpose()?,
@@ -163,7 +163,8 @@ impl Task {
         interrupt: Interrupt,
         barrier: Arc<Barrier>,
     ) -> Result<Plan, String> {
-        let target = Target::parse(&self.url, self.h2, None, reach).map_err(|error| error.text)?;
+        let target =
+            Target::parse(&self.url, self.version, None, reach).map_err(|error| error.text)?;
         let ca = match &self.tls.ca {
             None => None,
             Some(text) => {

@@ -131,7 +131,11 @@ impl Seen {
         Seen {
             goodput: load.ok_per_s(),
             p99_ns: load.latency.total.percentile(99.0).unwrap_or(0.0),
-            refused: share(&[FailureClass::Refused, FailureClass::Status]),
+            refused: share(&[
+                FailureClass::Refused,
+                FailureClass::GoAway,
+                FailureClass::Status,
+            ]),
             broken: share(&[
                 FailureClass::Reset,
                 FailureClass::Closed,
@@ -139,6 +143,7 @@ impl Seen {
                 FailureClass::HeadCut,
                 FailureClass::BodyCut,
                 FailureClass::StreamReset,
+                FailureClass::ConnectionLost,
             ]),
             failed: load.failed_share(),
         }

@@ -26,6 +26,11 @@ impl Clock {
         span(self.begin.elapsed())
     }
 
+    /// The instant of a time.
+    pub fn instant(&self, at: Ns) -> Instant {
+        self.begin + Duration::from_nanos(at)
+    }
+
     /// The time of an instant; 0 if it is before the start.
     pub fn at(&self, instant: Instant) -> Ns {
         span(instant.saturating_duration_since(self.begin))

@@ -17,7 +17,7 @@ use super::request::{Draft, Prepared};
 use super::response::LastHead;
 use super::talk::frame::{BINARY, TEXT, accept, client_frame};
 use super::talk::{Desk, Ending, Events, Flight, Greeting, Talk, WebSocket};
-use super::target::Target;
+use super::target::{HttpVersion, Target};
 use crate::generator::expect::Expect;
 use crate::random::Random;
 use crate::result::FailureClass;
@@ -84,8 +84,14 @@ pub fn websocket(
     message: Arc<[u8]>,
     seed: u64,
 ) -> Result<(Kind, Prepared), String> {
-    if target.protocol.is_h2() {
-        return Err("WebSocket over HTTP/2 (RFC 8441) is not supported: remove --h2".to_string());
+    match target.protocol.version() {
+        HttpVersion::Http1 => {}
+        HttpVersion::Http2 => {
+            return Err("WebSocket over HTTP/2 (RFC 8441) is not supported: remove --h2".into());
+        }
+        HttpVersion::Http3 => {
+            return Err("WebSocket over HTTP/3 (RFC 9220) is not supported: remove --h3".into());
+        }
     }
     let mut random = Random::new(seed);
     let key: Vec<u8> = (0..2).flat_map(|_| random.bits().to_be_bytes()).collect();
@@ -120,8 +126,10 @@ pub fn websocket(
 
 /// A stream of events.
 pub fn events(draft: &Draft, target: &Target) -> Result<(Kind, Prepared), String> {
-    if target.protocol.is_h2() {
-        return Err("server-sent events need HTTP/1.1: remove --h2".to_string());
+    match target.protocol.version() {
+        HttpVersion::Http1 => {}
+        HttpVersion::Http2 => return Err("server-sent events need HTTP/1.1: remove --h2".into()),
+        HttpVersion::Http3 => return Err("server-sent events need HTTP/1.1: remove --h3".into()),
     }
     let mut draft = draft.clone();
     draft

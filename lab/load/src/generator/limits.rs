@@ -71,6 +71,31 @@ pub const PIECES_MAX: usize = 32;
 /// Concurrent HTTP/2 streams on one connection: what common servers allow (nginx 128, Caddy 250).
 pub const STREAMS_MAX: usize = 250;
 
+/// HTTP/3: bytes that a server may send ahead, per stream and per connection: large, so that flow control is not what is
+/// measured.
+pub const QUIC_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+
+/// HTTP/3: streams that a server may open in one direction: its control stream, two of QPACK, and some that mean nothing
+/// (RFC 9114, section 6.2.3).
+pub const UNIDIRECTIONAL_MAX: u32 = 16;
+
+/// HTTP/3: silence after which a connection counts as lost, as in browsers.
+pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// HTTP/3: datagrams, or trains of them that the kernel joined, taken by one system call. With [`READ_BYTES`] each has 64
+/// KiB, the most that the kernel joins.
+pub const RECEIVE_BATCH: usize = 4;
+
+/// HTTP/3: receive buffer of a socket. A server sends bursts of a whole congestion window; what does not fit is lost. The
+/// kernel grants at most `net.core.rmem_max`.
+pub const UDP_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// HTTP/3: packets in one call of the kernel that splits them: what fits the largest IP packet.
+pub const SEGMENTS_MAX: usize = 44;
+
+/// HTTP/3: a response head before it is decoded; see [`HEAD_BYTES_MAX`].
+pub const SECTION_BYTES_MAX: usize = HEAD_BYTES_MAX;
+
 /// Largest body that is stored for byte-by-byte comparison. Larger ones are compared by length only.
 pub const BODY_KEPT_MAX: usize = 64 * 1024 * 1024;
 

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use quinn_udp::UdpSocketState;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use rustls::{ClientConnection, pki_types::ServerName};
@@ -14,8 +15,19 @@ use crate::result::FailureClass;
 /// A connection's socket.
 #[derive(Debug)]
 pub struct Link {
-    socket: OwnedFd,
-    tls: Option<Box<ClientConnection>>,
+    pub(super) socket: OwnedFd,
+    pub(super) layer: Layer,
+}
+
+/// What is on top of the socket.
+#[derive(Debug)]
+pub(super) enum Layer {
+    /// The bytes of the protocol.
+    Plain,
+    /// TLS.
+    Tls(Box<ClientConnection>),
+    /// Nothing, and it carries datagrams: see `udp`.
+    Datagrams(Box<UdpSocketState>),
 }
 
 /// TLS settings of a connection.
@@ -25,6 +37,8 @@ pub struct Tls {
     pub config: Arc<rustls::ClientConfig>,
     /// The server name (SNI).
     pub name: ServerName<'static>,
+    /// The same for QUIC, if that is the transport.
+    pub quic: Option<quinn_proto::ClientConfig>,
 }
 
 /// A failed operation.
@@ -87,7 +101,10 @@ impl Link {
             }
         };
         match begun {
-            Ok(()) | Err(Errno::INPROGRESS) => Dial::Begun(Link { socket, tls: None }),
+            Ok(()) | Err(Errno::INPROGRESS) => Dial::Begun(Link {
+                socket,
+                layer: Layer::Plain,
+            }),
             // Only unix sockets return this: the queue is full (connect(2)).
             Err(Errno::AGAIN) if family == AddressFamily::UNIX => Dial::Busy,
             Err(errno) => failed(errno),
@@ -108,13 +125,13 @@ impl Link {
         let mut session = session.map_err(|error| tls_fault(&error))?;
         // Output is bounded by the request; a limit would only split large uploads into more calls.
         session.set_buffer_limit(None);
-        self.tls = Some(Box::new(session));
+        self.layer = Layer::Tls(Box::new(session));
         Ok(())
     }
 
     /// Continues the handshake. Returns whether it is complete.
     pub fn handshake(&mut self) -> Result<bool, Fault> {
-        let Some(tls) = self.tls.as_deref_mut() else {
+        let Layer::Tls(tls) = &mut self.layer else {
             return Ok(true);
         };
         loop {
@@ -148,12 +165,15 @@ impl Link {
 
     /// The TLS session, if there is one.
     pub fn session(&self) -> Option<&ClientConnection> {
-        self.tls.as_deref()
+        match &self.layer {
+            Layer::Tls(tls) => Some(tls),
+            Layer::Plain | Layer::Datagrams(_) => None,
+        }
     }
 
     /// Reads available bytes into `buf`.
     pub fn read(&mut self, buf: &mut [u8]) -> Result<Input, Fault> {
-        let Some(tls) = self.tls.as_deref_mut() else {
+        let Layer::Tls(tls) = &mut self.layer else {
             return match net::recv(&self.socket, buf, RecvFlags::empty()) {
                 Ok((0, _)) => Ok(Input::End),
                 Ok((got, _)) => Ok(Input::Bytes(got)),
@@ -192,7 +212,7 @@ impl Link {
     /// Writes buffers and returns the number of bytes accepted: none on a broken connection, which the next read
     /// reports.
     pub fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<usize, Fault> {
-        let Some(tls) = self.tls.as_deref_mut() else {
+        let Layer::Tls(tls) = &mut self.layer else {
             let sent = match pieces {
                 [piece] => net::send(&self.socket, piece, SendFlags::NOSIGNAL),
                 pieces => rustix::io::writev(&self.socket, pieces),
@@ -219,7 +239,7 @@ impl Link {
 
     /// Sends pending TLS output. Returns whether all of it was sent.
     pub fn push_tls(&mut self) -> Result<bool, Fault> {
-        let Some(tls) = self.tls.as_deref_mut() else {
+        let Layer::Tls(tls) = &mut self.layer else {
             return Ok(true);
         };
         while tls.wants_write() {
@@ -235,7 +255,7 @@ impl Link {
 
     /// Whether TLS has output that the socket has not accepted yet.
     pub fn wants_write(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        self.session().is_some_and(|tls| tls.wants_write())
     }
 }
 
@@ -273,7 +293,8 @@ fn is_reset(error: &io::Error) -> bool {
     )
 }
 
-fn connect_fault(errno: Errno) -> Fault {
+/// What a failed connect means.
+pub(super) fn connect_fault(errno: Errno) -> Fault {
     let class = match errno {
         Errno::CONNREFUSED | Errno::NOENT => FailureClass::Refused,
         Errno::TIMEDOUT => FailureClass::ConnectTimeout,

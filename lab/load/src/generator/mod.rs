@@ -17,6 +17,8 @@ pub mod limits;
 pub mod link;
 pub mod mix;
 pub mod probe;
+pub mod quic;
+mod quic_link;
 pub mod record;
 pub mod request;
 pub mod response;
@@ -25,7 +27,9 @@ pub mod schedule;
 pub mod seen;
 pub mod talk;
 pub mod target;
+mod timers;
 pub mod trust;
+pub mod udp;
 mod worker;
 
 use std::io;
@@ -49,7 +53,7 @@ use self::record::{Keepup, Recorder};
 use self::request::Prepared;
 use self::scenario::{Scenario, Users};
 use self::seen::Seen;
-use self::target::{Address, Target};
+use self::target::{Address, HttpVersion, Target};
 use self::worker::{Share, Signals, Worker};
 use crate::result::{Asked, Connections, Engine, FailureClass, Load, Mode};
 
@@ -159,9 +163,10 @@ impl Plan {
                 .map(|name| String::from_utf8_lossy(name).into_owned());
         }
         let agreed = session.alpn_protocol();
-        let right = match self.target.protocol.is_h2() {
-            true => agreed == Some(b"h2"),
-            false => agreed.is_none_or(|name| name == b"http/1.1"),
+        let wanted = self.target.protocol.alpn();
+        let right = match self.target.protocol.version() {
+            HttpVersion::Http1 => agreed.is_none_or(|name| name == wanted),
+            HttpVersion::Http2 | HttpVersion::Http3 => agreed == Some(wanted),
         };
         if right {
             return Ok(());
@@ -171,6 +176,15 @@ impl Plan {
             class: FailureClass::Downgrade,
             text: format!("ALPN agreed on {agreed}"),
         })
+    }
+
+    /// Records the parameters of QUIC's handshake. It fails unless both ends agree on HTTP/3 (RFC 9001, section 8.1).
+    fn agreed_on_quic(&self, connections: &mut Connections) {
+        if connections.tls_version.is_none() {
+            connections.tls_version = Some(format!("{:?}", rustls::ProtocolVersion::TLSv1_3));
+            let alpn = self.target.protocol.alpn();
+            connections.alpn = Some(String::from_utf8_lossy(alpn).into_owned());
+        }
     }
 
     /// The requested load, for the result.

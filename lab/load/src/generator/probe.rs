@@ -1,5 +1,7 @@
 //! One request before the load: is the target reachable, and what does the expected response look like?
 
+mod h3;
+
 use std::io::{self, IoSlice};
 use std::time::Instant;
 
@@ -21,7 +23,7 @@ use crate::result::{FailureClass, FirstResponse};
 pub struct Probe {
     /// The status of the response.
     pub status: u16,
-    /// The head as text; for HTTP/2 one header per line.
+    /// The head as text; for HTTP/2 and HTTP/3 one header per line.
     pub head: Vec<u8>,
     /// The body of the response.
     pub body: Vec<u8>,
@@ -52,6 +54,9 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// Sends one request on a connection of its own.
 pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<Probe, Fault> {
     let deadline = Instant::now() + PROBE_TIMEOUT;
+    if target.protocol.is_h3() {
+        return h3::probe(target, tls, request, deadline);
+    }
     let mut link = connect(target, tls, deadline)?;
     if target.protocol.is_h2() {
         return probe_h2(&mut link, target, request, deadline);

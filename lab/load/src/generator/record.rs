@@ -330,8 +330,11 @@ impl Recorder {
     /// Counts a session that took `took`, if it ended inside the window. Sessions that the end of the window cuts off count
     /// as unfinished.
     pub fn session(&mut self, session: usize, end: SessionEnd, took: Ns, now: Ns) {
-        let counts =
-            self.window.has(now) || (end == SessionEnd::Unfinished && now >= self.window.end);
+        let end = match now >= self.window.end {
+            true => SessionEnd::Unfinished,
+            false => end,
+        };
+        let counts = now >= self.window.begin;
         let Some(book) = self.sessions.get_mut(session).filter(|_| counts) else {
             return;
         };

@@ -137,11 +137,17 @@ impl Draft {
 
 #[cfg(test)]
 mod tests {
-    use super::super::target::Reach;
+    use super::super::target::{HttpVersion, Reach};
     use super::*;
 
     fn target() -> Target {
-        Target::parse("http://127.0.0.1:8080/a?b", false, None, Reach::Loopback).unwrap()
+        Target::parse(
+            "http://127.0.0.1:8080/a?b",
+            HttpVersion::Http1,
+            None,
+            Reach::Loopback,
+        )
+        .unwrap()
     }
 
     #[test]

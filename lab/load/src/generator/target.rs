@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::result::FailureClass;
 
 /// The target of a load.
@@ -42,17 +44,54 @@ pub enum Protocol {
     H2c,
     /// HTTP/2 over TLS.
     H2,
+    /// HTTP/3 over QUIC.
+    H3,
+}
+
+/// The version of HTTP that is asked for. With the scheme of the URL it makes the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// HTTP/3, which needs `https://`.
+    Http3,
 }
 
 impl Protocol {
     /// Whether it uses TLS.
     pub fn is_tls(self) -> bool {
-        matches!(self, Protocol::Https1 | Protocol::H2)
+        matches!(self, Protocol::Https1 | Protocol::H2 | Protocol::H3)
     }
 
     /// Whether it is HTTP/2.
     pub fn is_h2(self) -> bool {
         matches!(self, Protocol::H2c | Protocol::H2)
+    }
+
+    /// Whether it is HTTP/3.
+    pub fn is_h3(self) -> bool {
+        self == Protocol::H3
+    }
+
+    /// The version of HTTP.
+    pub fn version(self) -> HttpVersion {
+        match self {
+            Protocol::Http1 | Protocol::Https1 => HttpVersion::Http1,
+            Protocol::H2c | Protocol::H2 => HttpVersion::Http2,
+            Protocol::H3 => HttpVersion::Http3,
+        }
+    }
+
+    /// The protocol ID for ALPN (RFC 7301), over TLS.
+    pub fn alpn(self) -> &'static [u8] {
+        match self.version() {
+            HttpVersion::Http1 => b"http/1.1",
+            HttpVersion::Http2 => b"h2",
+            HttpVersion::Http3 => b"h3",
+        }
     }
 
     /// The name used in results.
@@ -62,6 +101,7 @@ impl Protocol {
             Protocol::Https1 => "https/1.1",
             Protocol::H2c => "h2c",
             Protocol::H2 => "h2",
+            Protocol::H3 => "h3",
         }
     }
 }
@@ -88,7 +128,7 @@ impl Target {
     /// Parses a URL, resolves its host, and rejects hosts outside `reach`. `unix` replaces the address by a socket.
     pub fn parse(
         url: &str,
-        http2: bool,
+        version: HttpVersion,
         unix: Option<PathBuf>,
         reach: Reach,
     ) -> Result<Self, NoTarget> {
@@ -128,18 +168,25 @@ impl Target {
             path if path.starts_with('?') => format!("/{path}"),
             path => path.to_string(),
         };
+        let protocol = match (version, tls) {
+            (HttpVersion::Http1, false) => Protocol::Http1,
+            (HttpVersion::Http1, true) => Protocol::Https1,
+            (HttpVersion::Http2, false) => Protocol::H2c,
+            (HttpVersion::Http2, true) => Protocol::H2,
+            (HttpVersion::Http3, true) if unix.is_none() => Protocol::H3,
+            (HttpVersion::Http3, true) => {
+                return Err(mistake("HTTP/3 does not run over a unix socket".into()));
+            }
+            (HttpVersion::Http3, false) => {
+                return Err(mistake("HTTP/3 needs an https:// URL".into()));
+            }
+        };
         let (name, port) = split_authority(authority, tls).map_err(mistake)?;
         let address = match unix {
             Some(path) => Address::Unix(path),
             None => Address::Tcp(resolve(&name, port)?),
         };
         guard(&address, reach)?;
-        let protocol = match (tls, http2) {
-            (false, false) => Protocol::Http1,
-            (true, false) => Protocol::Https1,
-            (false, true) => Protocol::H2c,
-            (true, true) => Protocol::H2,
-        };
         Ok(Target {
             url: url.to_string(),
             address,
@@ -216,7 +263,7 @@ mod tests {
     use super::*;
 
     fn parse(url: &str) -> Result<Target, NoTarget> {
-        Target::parse(url, false, None, Reach::Loopback)
+        Target::parse(url, HttpVersion::Http1, None, Reach::Loopback)
     }
 
     #[test]
@@ -289,7 +336,22 @@ mod tests {
     #[test]
     fn a_socket_takes_the_place_of_the_address() {
         let path = PathBuf::from("/run/a.sock");
-        let target = Target::parse("http://app/x", false, Some(path.clone()), Reach::Loopback);
-        assert_eq!(target.unwrap().address, Address::Unix(path));
+        let parse = |url, version| Target::parse(url, version, Some(path.clone()), Reach::Loopback);
+        let target = parse("http://app/x", HttpVersion::Http1);
+        assert_eq!(target.unwrap().address, Address::Unix(path.clone()));
+        let error = parse("https://app/x", HttpVersion::Http3).unwrap_err();
+        assert!(error.text.contains("unix socket"), "{}", error.text);
+    }
+
+    #[test]
+    fn http3_needs_tls() {
+        let parse = |url| Target::parse(url, HttpVersion::Http3, None, Reach::Loopback);
+        let target = parse("https://127.0.0.1:8443/").unwrap();
+        assert_eq!(
+            (target.protocol.as_str(), target.protocol.alpn()),
+            ("h3", &b"h3"[..])
+        );
+        let error = parse("http://127.0.0.1:8080/").unwrap_err();
+        assert!(error.text.contains("https://"), "{}", error.text);
     }
 }

@@ -3,6 +3,8 @@
 
 mod faulty;
 mod goaway;
+mod h3;
+mod quic_server;
 mod scenario;
 mod secure;
 mod streams;
@@ -20,8 +22,13 @@ use super::*;
 pub(crate) const BODY: &[u8] = b"hello, lab";
 
 pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
-    let target =
-        Target::parse(&format!("http://{address}/x"), false, None, Reach::Loopback).unwrap();
+    let target = Target::parse(
+        &format!("http://{address}/x"),
+        HttpVersion::Http1,
+        None,
+        Reach::Loopback,
+    )
+    .unwrap();
     let draft = Draft {
         path: target.path.clone(),
         ..Draft::default()
@@ -443,7 +450,7 @@ fn plain_servers_and_strangers_fail_handshakes() {
     let mut tls = plan(server.address, Some(5));
     tls.target = Target::parse(
         &format!("https://{}/", server.address),
-        false,
+        HttpVersion::Http1,
         None,
         Reach::Loopback,
     )

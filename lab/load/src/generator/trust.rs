@@ -12,6 +12,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::link::Tls;
+use super::quic;
 use super::target::Target;
 
 /// TLS options of a load.
@@ -34,6 +35,10 @@ pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, Str
     }
     let provider = Arc::new(aws_lc_rs::default_provider());
     let versions: &[_] = match options.version.as_deref() {
+        None if target.protocol.is_h3() => &[&rustls::version::TLS13],
+        Some("1.2") if target.protocol.is_h3() => {
+            return Err("HTTP/3 needs TLS 1.3".into());
+        }
         None => rustls::ALL_VERSIONS,
         Some("1.2") => &[&rustls::version::TLS12],
         Some("1.3") => &[&rustls::version::TLS13],
@@ -46,19 +51,18 @@ pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, Str
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
-    config.alpn_protocols = match target.protocol.is_h2() {
-        true => vec![b"h2".to_vec()],
-        false => vec![b"http/1.1".to_vec()],
-    };
+    config.alpn_protocols = vec![target.protocol.alpn().to_vec()];
     if !options.resume {
         config.resumption = Resumption::disabled();
     }
     let name = ServerName::try_from(target.name.clone())
         .map_err(|_| format!("`{}` cannot be the host name of a certificate", target.name))?;
-    Ok(Some(Tls {
-        config: Arc::new(config),
-        name,
-    }))
+    let config = Arc::new(config);
+    let quic = match target.protocol.is_h3() {
+        true => Some(quic::client(config.clone())?),
+        false => None,
+    };
+    Ok(Some(Tls { config, name, quic }))
 }
 
 fn verifier(

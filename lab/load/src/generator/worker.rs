@@ -1,6 +1,7 @@
 //! One thread of the load generator: its connections, its schedule, its event loop. While it runs it shares nothing
 //! with other threads but the times of the window.
 
+mod quic;
 mod slot;
 
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ use super::response::LastHead;
 use super::schedule::{Nap, Schedule, nap};
 use super::seen::Seen;
 use super::talk::Done;
+use super::timers::Timers;
 use super::{Plan, Shared};
 use crate::random::Random;
 use crate::result::Mode;
@@ -102,6 +104,10 @@ pub struct Worker<'a> {
     last: LastHead,
     done: Vec<Done>,
     buf: Vec<u8>,
+    /// QUIC's timers, by slot.
+    timers: Timers,
+    /// Packets on their way to a socket.
+    packets: Vec<u8>,
     next_request: usize,
     phase: Phase,
     next_tick: Ns,
@@ -166,6 +172,8 @@ impl<'a> Worker<'a> {
             last: LastHead::default(),
             done: Vec::new(),
             buf: vec![0; READ_BYTES],
+            timers: Timers::default(),
+            packets: Vec::new(),
             next_request: chance.below(plan.requests.len()),
             phase: Phase::Before,
             next_tick: 0,
@@ -197,6 +205,7 @@ impl<'a> Worker<'a> {
                 self.ramp(now);
             }
             self.redial_due(now);
+            self.run_timers(now);
             if now >= self.next_tick {
                 self.tick(now);
             }
@@ -228,6 +237,9 @@ impl<'a> Worker<'a> {
             }
         }
         self.record.censored.without_response = (self.in_flight + self.again.len()) as u64;
+        for at in 0..self.slots.len() {
+            self.hang_up(at);
+        }
         Ok(self.record)
     }
 
@@ -335,7 +347,7 @@ impl<'a> Worker<'a> {
     /// How to wait until there is something to do.
     fn nap(&self, now: Ns) -> Nap {
         let window = self.record.window;
-        let mut next = self.next_tick;
+        let mut next = self.next_tick.min(self.timers.next());
         if let Some((at, _)) = self.redial.front() {
             next = next.min(*at);
         }

@@ -44,8 +44,14 @@ pub enum FailureClass {
     BodyTimeout,
     /// The bytes received are not a response in the requested protocol.
     Malformed,
-    /// HTTP/2: the server reset the stream, or refused it with GOAWAY.
+    /// HTTP/2 and HTTP/3: the server reset the stream.
     StreamReset,
+    /// HTTP/2 and HTTP/3: the server refused the request with GOAWAY, with an error or until the request's timeout. One
+    /// that it refuses without an error is sent again and counts once, with its last response.
+    GoAway,
+    /// HTTP/3: the connection ended with an error: the server closed it with a code, reset it as unknown, or was silent
+    /// for too long.
+    ConnectionLost,
     /// A complete response with an unexpected status.
     Status,
     /// A complete response of unexpected length.
@@ -61,7 +67,7 @@ pub enum FailureClass {
 
 impl FailureClass {
     /// All classes, in the order of a request's life.
-    pub const ALL: [FailureClass; 23] = [
+    pub const ALL: [FailureClass; 25] = [
         FailureClass::Resolve,
         FailureClass::NoLocalResource,
         FailureClass::Refused,
@@ -80,6 +86,8 @@ impl FailureClass {
         FailureClass::BodyTimeout,
         FailureClass::Malformed,
         FailureClass::StreamReset,
+        FailureClass::GoAway,
+        FailureClass::ConnectionLost,
         FailureClass::Status,
         FailureClass::Length,
         FailureClass::Body,
@@ -113,6 +121,8 @@ impl FailureClass {
             FailureClass::BodyTimeout => "body timed out",
             FailureClass::Malformed => "not HTTP",
             FailureClass::StreamReset => "stream reset",
+            FailureClass::GoAway => "refused with GOAWAY",
+            FailureClass::ConnectionLost => "connection lost",
             FailureClass::Status => "wrong status",
             FailureClass::Length => "wrong length",
             FailureClass::Body => "wrong body",

@@ -31,6 +31,7 @@ use crate::generator::request::Prepared;
 use crate::generator::response::LastHead;
 use crate::generator::schedule::{Nap, nap};
 use crate::generator::talk::{Done, Lost, What};
+use crate::generator::timers::Timers;
 use crate::generator::worker::{Share, Signals};
 use crate::generator::{Plan, Shared};
 use crate::random::Random;
@@ -135,6 +136,10 @@ pub struct Users<'a> {
     pub(super) last: LastHead,
     pub(super) done: Vec<Done>,
     pub(super) buf: Vec<u8>,
+    /// QUIC's timers, by client.
+    pub(super) timers: Timers,
+    /// Packets on their way to a socket.
+    pub(super) packets: Vec<u8>,
     pub(super) in_flight: usize,
     stage: Stage,
     stopped: bool,
@@ -203,6 +208,8 @@ impl<'a> Users<'a> {
             last: LastHead::default(),
             done: Vec::new(),
             buf: vec![0; READ_BYTES],
+            timers: Timers::default(),
+            packets: Vec::new(),
             in_flight: 0,
             stage: Stage::Before,
             stopped: false,
@@ -224,6 +231,7 @@ impl<'a> Users<'a> {
                 break;
             }
             self.begin_due();
+            self.run_timers(now);
             if now >= self.next_level {
                 self.adapt(now);
             }
@@ -261,6 +269,10 @@ impl<'a> Users<'a> {
             }
         }
         self.record.censored.without_response = self.in_flight as u64;
+        let now = self.clock.now();
+        for user in &mut self.users {
+            user.connection.close(now);
+        }
         Ok(self.record)
     }
 
@@ -349,9 +361,10 @@ impl<'a> Users<'a> {
         self.levels = Some(levels);
     }
 
-    /// Whether new steps may begin.
-    fn is_loading(&self) -> bool {
-        !matches!(self.stage, Stage::Drain { .. })
+    /// Whether a step that is due at `due` may begin. The window may have ended although this thread has not noticed: a
+    /// step after its end would be sent and belong to no figure.
+    fn may_begin(&self, due: Ns) -> bool {
+        !matches!(self.stage, Stage::Drain { .. }) && due < self.record.window.end
     }
 
     fn is_open_loop(&self) -> bool {
@@ -369,7 +382,7 @@ impl<'a> Users<'a> {
     /// after the response.
     fn adapt(&mut self, now: Ns) {
         self.next_level = now + span(LEVEL_INTERVAL);
-        if self.is_open_loop() || !self.is_loading() || self.levels.is_none() {
+        if self.is_open_loop() || !self.may_begin(now) || self.levels.is_none() {
             return;
         }
         for at in 0..self.users.len() {
@@ -380,7 +393,7 @@ impl<'a> Users<'a> {
                         self.count_session(at, SessionEnd::Unfinished, now);
                     }
                     self.users[at].doing = Doing::Away;
-                    self.users[at].connection.close();
+                    self.users[at].connection.close(now);
                 }
                 (true, Doing::Pause { .. })
                 | (false, Doing::Away)
@@ -421,7 +434,8 @@ impl<'a> Users<'a> {
             }
             self.wakes.pop();
             match self.users[at].doing {
-                Doing::Pause { until, next } if until == when && self.is_loading() => match next {
+                Doing::Pause { until, next } if until == when && self.may_begin(when) => match next
+                {
                     Next::Session => self.arrive(at, when, now),
                     Next::Step => self.step(at, when, now),
                 },
@@ -448,7 +462,7 @@ impl<'a> Users<'a> {
         let mut values = std::mem::take(&mut self.users[at].visit.values);
         self.take_values(&mut values, None);
         if self.scenario.sessions[session].new_connection {
-            self.users[at].connection.close();
+            self.users[at].connection.close(now);
         }
         self.users[at].visit = Visit {
             session,
@@ -500,7 +514,7 @@ impl<'a> Users<'a> {
             self.begin(at, due, now);
             return;
         }
-        self.users[at].connection.close();
+        self.users[at].connection.close(now);
         self.users[at].doing = Doing::Connects { due };
         self.dial(at, now);
     }
@@ -568,7 +582,7 @@ impl<'a> Users<'a> {
             return self.leave(at, SessionEnd::Completed, think, now);
         }
         let stays = self.is_open_loop() || self.takes_part(at, now);
-        if !self.is_loading() || !stays {
+        if !self.may_begin(now) || !stays {
             return self.leave(at, SessionEnd::Unfinished, 0, now);
         }
         self.pause(at, think, Next::Step, now);
@@ -611,14 +625,14 @@ impl<'a> Users<'a> {
             }
             return;
         }
-        if !self.is_loading() {
+        if !self.may_begin(now) {
             return;
         }
         match self.takes_part(at, now) {
             // A pause of at least a nanosecond, for the same reason.
             true if end == SessionEnd::Failed => self.pause(at, pause.max(1), Next::Session, now),
             true => self.pause(at, pause, Next::Session, now),
-            false => self.users[at].connection.close(),
+            false => self.users[at].connection.close(now),
         }
     }
 
@@ -638,8 +652,8 @@ impl<'a> Users<'a> {
     /// How to wait until there is something to do.
     fn nap(&self, now: Ns) -> Nap {
         let window = self.record.window;
-        let mut next = self.next_tick;
-        if !self.is_open_loop() && self.is_loading() {
+        let mut next = self.next_tick.min(self.timers.next());
+        if !self.is_open_loop() && self.may_begin(now) {
             next = next.min(self.next_level);
         }
         match self.stage {
@@ -683,3 +697,6 @@ fn think(step: &Step, chance: &mut Random) -> Ns {
     };
     span(step.think_min) + random as Ns
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,7 +167,7 @@ impl H2 {
         if self.is_leaving() {
             let text = "the server accepts no more requests (GOAWAY)";
             for flight in std::mem::take(&mut self.waiting) {
-                let lost = Lost::new(FailureClass::StreamReset, text);
+                let lost = Lost::new(FailureClass::GoAway, text);
                 desk.done.push(self.refused(flight, lost));
                 self.in_flight -= 1;
             }
@@ -224,9 +224,14 @@ impl H2 {
 
     /// How a request ends that the server has certainly not processed.
     fn refused(&self, flight: Flight, lost: Lost) -> Done {
+        let by_goaway = Lost {
+            class: FailureClass::GoAway,
+            ..lost.clone()
+        };
         match self.leaving {
-            Some(Leaving::Graceful) => flight.unprocessed(lost),
-            Some(Leaving::Error) | None => flight.end(Err(lost)),
+            Some(Leaving::Graceful) => flight.unprocessed(by_goaway),
+            Some(Leaving::Error) => flight.end(Err(by_goaway)),
+            None => flight.end(Err(lost)),
         }
     }
 

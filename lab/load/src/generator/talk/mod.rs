@@ -5,6 +5,7 @@ mod events;
 pub mod frame;
 mod h1;
 mod h2;
+mod h3;
 mod unsent;
 mod websocket;
 
@@ -13,6 +14,7 @@ use std::io::IoSlice;
 pub use events::Events;
 pub use h1::H1;
 pub use h2::H2;
+pub use h3::H3;
 pub use websocket::{Greeting, WebSocket};
 
 use super::clock::Ns;
@@ -126,6 +128,15 @@ impl From<Fault> for Lost {
     }
 }
 
+impl From<Lost> for Fault {
+    fn from(lost: Lost) -> Self {
+        Fault {
+            class: lost.class,
+            text: lost.text,
+        }
+    }
+}
+
 impl Flight {
     /// The server returned the request unprocessed.
     pub fn unprocessed(&self, lost: Lost) -> Done {
@@ -211,6 +222,8 @@ pub enum Talk {
     H1(H1),
     /// HTTP/2.
     H2(Box<H2>),
+    /// HTTP/3. Its datagrams go in and out by methods of its own.
+    H3(Box<H3>),
     /// WebSocket.
     WebSocket(Box<WebSocket>),
     /// Server-sent events.
@@ -223,6 +236,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.begin(flight),
             Talk::H2(talk) => talk.begin(flight, requests),
+            Talk::H3(talk) => talk.begin(flight, requests),
             Talk::WebSocket(talk) => talk.begin(flight),
             Talk::Events(talk) => talk.begin(flight),
         }
@@ -233,6 +247,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.receive(input, now, desk),
             Talk::H2(talk) => talk.receive(input, now, desk),
+            Talk::H3(talk) => talk.receive(input, now, desk),
             Talk::WebSocket(talk) => talk.receive(input, now, desk),
             Talk::Events(talk) => talk.receive(input, now, desk),
         }
@@ -243,6 +258,10 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.end(ending, desk),
             Talk::H2(talk) => talk.end(ending, desk),
+            Talk::H3(talk) => talk.lose(
+                &Lost::new(FailureClass::ConnectionLost, ending.words()),
+                desk.done,
+            ),
             Talk::WebSocket(talk) => talk.end(ending, desk),
             Talk::Events(talk) => talk.end(ending, desk),
         }
@@ -253,6 +272,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.lose(lost, done),
             Talk::H2(talk) => talk.lose(lost, done),
+            Talk::H3(talk) => talk.lose(lost, done),
             Talk::WebSocket(talk) => talk.lose(lost, done),
             Talk::Events(talk) => talk.lose(lost, done),
         }
@@ -263,6 +283,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.in_flight(),
             Talk::H2(talk) => talk.in_flight(),
+            Talk::H3(talk) => talk.in_flight(),
             Talk::WebSocket(talk) => talk.in_flight(),
             Talk::Events(talk) => talk.in_flight(),
         }
@@ -273,6 +294,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.expire(before, done),
             Talk::H2(talk) => talk.expire(before, done),
+            Talk::H3(talk) => talk.expire(before, done),
             Talk::WebSocket(talk) => talk.expire(before, done),
             Talk::Events(talk) => talk.expire(before, done),
         }
@@ -283,6 +305,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.oldest(),
             Talk::H2(talk) => talk.oldest(),
+            Talk::H3(talk) => talk.oldest(),
             Talk::WebSocket(talk) => talk.oldest(),
             Talk::Events(talk) => talk.oldest(),
         }
@@ -293,6 +316,8 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.pieces(requests, pieces),
             Talk::H2(talk) => talk.pieces(pieces),
+            // It sends packets, not bytes.
+            Talk::H3(_) => 0,
             Talk::WebSocket(talk) => talk.pieces(requests, pieces),
             Talk::Events(talk) => talk.pieces(requests, pieces),
         }
@@ -303,6 +328,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.sent(bytes, requests),
             Talk::H2(talk) => talk.sent(bytes, requests),
+            Talk::H3(_) => {}
             Talk::WebSocket(talk) => talk.sent(bytes, requests),
             Talk::Events(talk) => talk.sent(bytes),
         }
@@ -312,6 +338,7 @@ impl Talk {
     pub fn is_leaving(&self) -> bool {
         match self {
             Talk::H2(talk) => talk.is_leaving(),
+            Talk::H3(talk) => talk.is_leaving(),
             Talk::H1(_) | Talk::WebSocket(_) | Talk::Events(_) => false,
         }
     }
@@ -324,7 +351,7 @@ impl Talk {
     /// The response head that a conversation began with; empty for requests.
     pub fn head(&self) -> &[u8] {
         match self {
-            Talk::H1(_) | Talk::H2(_) => &[],
+            Talk::H1(_) | Talk::H2(_) | Talk::H3(_) => &[],
             Talk::WebSocket(talk) => talk.head(),
             Talk::Events(talk) => talk.head(),
         }
@@ -335,6 +362,7 @@ impl Talk {
         match self {
             Talk::H1(talk) => talk.responses(),
             Talk::H2(talk) => talk.responses(),
+            Talk::H3(talk) => talk.responses(),
             Talk::WebSocket(talk) => talk.responses(),
             Talk::Events(talk) => talk.responses(),
         }

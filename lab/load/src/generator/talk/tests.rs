@@ -9,6 +9,7 @@ use sluice_wire::h2::{End, ErrorCode, Event, Limits, Server, StreamId};
 use super::*;
 use crate::generator::expect::Expect;
 use crate::generator::request::Draft;
+use crate::generator::target::HttpVersion;
 use crate::generator::target::{Reach, Target};
 
 const BODY: &[u8] = b"hello";
@@ -28,7 +29,13 @@ struct Pair {
 
 impl Pair {
     fn new(body: &[u8]) -> Self {
-        let target = Target::parse("http://127.0.0.1:1/x", true, None, Reach::Loopback).unwrap();
+        let target = Target::parse(
+            "http://127.0.0.1:1/x",
+            HttpVersion::Http2,
+            None,
+            Reach::Loopback,
+        )
+        .unwrap();
         let draft = Draft {
             body: body.into(),
             ..Draft::default()
@@ -226,14 +233,20 @@ fn requests_refused_by_a_graceful_goaway_are_sent_again() {
         let refused = pair.done.pop().unwrap();
         assert_eq!((refused.due, refused.what), (2, what));
         let class = refused.outcome.map_err(|lost| lost.class);
-        assert_eq!(class, Err(FailureClass::StreamReset));
+        assert_eq!(class, Err(FailureClass::GoAway));
         assert_eq!((pair.client.in_flight(), pair.done.len()), (1, 0));
     }
 }
 
 /// One HTTP/1 response and what follows it, after `begun` requests. Returns what has ended, by class.
 fn h1(begun: usize, input: &[u8]) -> (Vec<Option<FailureClass>>, bool) {
-    let target = Target::parse("http://127.0.0.1:1/x", false, None, Reach::Loopback).unwrap();
+    let target = Target::parse(
+        "http://127.0.0.1:1/x",
+        HttpVersion::Http1,
+        None,
+        Reach::Loopback,
+    )
+    .unwrap();
     let requests = vec![
         Draft::default()
             .prepare(&target, Expect::exactly(200, BODY))

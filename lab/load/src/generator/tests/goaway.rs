@@ -92,7 +92,7 @@ fn graceful_ends_of_connections_lose_no_request() {
     let (address, served) = start();
     let mut plan = plan(address, Some(60));
     let url = format!("http://{address}/x");
-    plan.target = Target::parse(&url, true, None, Reach::Loopback).unwrap();
+    plan.target = Target::parse(&url, HttpVersion::Http2, None, Reach::Loopback).unwrap();
     // Each connection has more requests in flight than the server takes.
     (plan.connections, plan.depth) = (2, 5);
     let load = load(&plan);
@@ -101,12 +101,44 @@ fn graceful_ends_of_connections_lose_no_request() {
     assert!(load.connections.opened >= 60 / EACH);
 }
 
+/// A server that takes no request at all: each is sent again until its timeout, and then has failed.
+#[test]
+fn a_server_that_refuses_all_has_failed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Its settings, and GOAWAY for all streams, without an error.
+            let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+            let goaway = [[0, 0, 8, 7, 0, 0, 0, 0, 0].as_slice(), &[0; 8]].concat();
+            std::thread::spawn(move || {
+                let mut buf = [0; 16 * 1024];
+                let mut received = 0;
+                // The request is on its way when the first bytes are here.
+                while received == 0 {
+                    received = stream.read(&mut buf).ok()?;
+                }
+                stream.write_all(&[&settings[..], &goaway].concat()).ok()?;
+                while stream.read(&mut buf).ok()? > 0 {}
+                Some(())
+            });
+        }
+    });
+    let mut plan = plan(address, Some(4));
+    let url = format!("http://{address}/x");
+    plan.target = Target::parse(&url, HttpVersion::Http2, None, Reach::Loopback).unwrap();
+    plan.timeout = Duration::from_secs(1);
+    let load = load(&plan);
+    assert_eq!(failures(&load), [(FailureClass::GoAway, 4)]);
+    assert!(load.connections.opened > 4, "they were sent again before");
+}
+
 #[test]
 fn an_open_loop_sends_them_again_as_well() {
     let (address, _) = start();
     let mut plan = plan(address, None);
     let url = format!("http://{address}/x");
-    plan.target = Target::parse(&url, true, None, Reach::Loopback).unwrap();
+    plan.target = Target::parse(&url, HttpVersion::Http2, None, Reach::Loopback).unwrap();
     (plan.connections, plan.depth) = (4, 5);
     plan.mode = Mode::Open {
         rate: 200.0,

@@ -83,7 +83,7 @@ impl Shop {
     }
 }
 
-fn step(name: &str, path: &str, body: &str, think_ms: u64) -> Step {
+pub(super) fn step(name: &str, path: &str, body: &str, think_ms: u64) -> Step {
     Step {
         name: name.into(),
         method: "GET".into(),
@@ -101,7 +101,7 @@ fn step(name: &str, path: &str, body: &str, think_ms: u64) -> Step {
     }
 }
 
-fn session(name: &str, weight: u32, steps: Vec<Step>) -> Session {
+pub(super) fn session(name: &str, weight: u32, steps: Vec<Step>) -> Session {
     Session {
         name: name.into(),
         weight,
@@ -111,7 +111,7 @@ fn session(name: &str, weight: u32, steps: Vec<Step>) -> Session {
     }
 }
 
-fn phase(name: &str, ms: u64, from: f64, to: f64) -> Phase {
+pub(super) fn phase(name: &str, ms: u64, from: f64, to: f64) -> Phase {
     Phase {
         name: name.into(),
         duration: Duration::from_millis(ms),
@@ -121,7 +121,7 @@ fn phase(name: &str, ms: u64, from: f64, to: f64) -> Phase {
 }
 
 /// A user logs in and visits two pages.
-fn shop(pace: Pace, phases: Vec<Phase>) -> Scenario {
+pub(super) fn shop(pace: Pace, phases: Vec<Phase>) -> Scenario {
     Scenario {
         name: "shop".into(),
         pace,
@@ -143,7 +143,7 @@ fn shop(pace: Pace, phases: Vec<Phase>) -> Scenario {
     }
 }
 
-fn scenario_plan(address: SocketAddr, scenario: Scenario) -> Plan {
+pub(super) fn scenario_plan(address: SocketAddr, scenario: Scenario) -> Plan {
     let mut plan = plan(address, None);
     plan.mode = scenario.mode();
     plan.connections = scenario.clients_max();
@@ -154,11 +154,11 @@ fn scenario_plan(address: SocketAddr, scenario: Scenario) -> Plan {
 }
 
 /// Without a session before the window, all that the server saw is in the figures.
-fn quiet() -> Phase {
+pub(super) fn quiet() -> Phase {
     phase("quiet", 50, 0.0, 0.0)
 }
 
-const OPEN: Pace = Pace::Sessions {
+pub(super) const OPEN: Pace = Pace::Sessions {
     clients_max: 40,
     poisson: false,
 };

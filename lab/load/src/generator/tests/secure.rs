@@ -10,7 +10,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{BODY, failures, load, plan};
 use crate::generator::Plan;
-use crate::generator::target::{Reach, Target};
+use crate::generator::target::{HttpVersion, Reach, Target};
 use crate::generator::trust::{TlsOptions, prepare};
 use crate::result::FailureClass;
 
@@ -69,10 +69,10 @@ fn talk(mut stream: StreamOwned<ServerConnection, std::net::TcpStream>) {
     }
 }
 
-fn secure_plan(server: &Secure, http2: bool, options: &TlsOptions) -> Plan {
+fn secure_plan(server: &Secure, version: HttpVersion, options: &TlsOptions) -> Plan {
     let mut plan = plan(server.address, Some(12));
     let url = format!("https://localhost:{}/", server.address.port());
-    plan.target = Target::parse(&url, http2, None, Reach::Loopback).unwrap();
+    plan.target = Target::parse(&url, version, None, Reach::Loopback).unwrap();
     plan.tls = prepare(options, &plan.target).unwrap();
     plan.requests[0].expect = crate::generator::expect::Expect::exactly(200, &BODY.repeat(10_000));
     plan
@@ -87,7 +87,7 @@ fn a_trusted_server_is_loaded_and_its_protocol_noted() {
             version: Some(version.into()),
             ..TlsOptions::default()
         };
-        let mut plan = secure_plan(&server, false, &options);
+        let mut plan = secure_plan(&server, HttpVersion::Http1, &options);
         plan.requests_per_connection_max = Some(3);
         let load = load(&plan);
         assert_eq!((load.ok, load.failed()), (12, 0), "{:?}", load.failures);
@@ -106,7 +106,7 @@ fn an_untrusted_certificate_is_a_failure_class_of_its_own() {
         ca: Some(other.ca.0.clone()),
         ..TlsOptions::default()
     };
-    let load = load(&secure_plan(&server, false, &options));
+    let load = load(&secure_plan(&server, HttpVersion::Http1, &options));
     assert_eq!(failures(&load), [(FailureClass::Certificate, 12)]);
 }
 
@@ -117,7 +117,7 @@ fn a_server_without_http2_is_a_downgrade() {
         insecure: true,
         ..TlsOptions::default()
     };
-    let load = load(&secure_plan(&server, true, &options));
+    let load = load(&secure_plan(&server, HttpVersion::Http2, &options));
     assert_eq!(failures(&load), [(FailureClass::Downgrade, 12)]);
 }
 
@@ -125,7 +125,7 @@ fn a_server_without_http2_is_a_downgrade() {
 fn unsupported_options_are_reported() {
     let server = start("options", &[]);
     let url = format!("https://localhost:{}/", server.address.port());
-    let target = Target::parse(&url, false, None, Reach::Loopback).unwrap();
+    let target = Target::parse(&url, HttpVersion::Http1, None, Reach::Loopback).unwrap();
     for (options, word) in [
         (
             TlsOptions {

@@ -10,7 +10,8 @@ use super::Worker;
 use crate::generator::clock::{Ns, span};
 use crate::generator::limits::{DIALS_MAX, PIECES_MAX, READS_IN_A_ROW, WAITING_MAX};
 use crate::generator::link::{Dial, Fault, Input, Link};
-use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
+use crate::generator::quic_link::late_handshake;
+use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, H3, Keep, Lost, Talk, What};
 use crate::result::FailureClass;
 
 /// Pause before connecting again to a unix socket whose queue was full.
@@ -19,10 +20,10 @@ const BUSY_PAUSE_NS: Ns = 1_000_000;
 /// A slot for one connection.
 #[derive(Debug)]
 pub struct Slot {
-    state: State,
+    pub(super) state: State,
     /// Incremented with each connection, so that events of the previous one are recognized.
     generation: u32,
-    source: Option<Ipv4Addr>,
+    pub(super) source: Option<Ipv4Addr>,
     /// Whether its first connect has ended.
     tried: bool,
     /// Whether it had a connection before the window ended.
@@ -34,7 +35,7 @@ pub struct Slot {
 }
 
 #[derive(Debug)]
-enum State {
+pub(super) enum State {
     /// Not connected. For a unix socket that was busy: the request that waits, and since when.
     Closed { wants: Option<Ns> },
     /// Connecting; a request may wait for it.
@@ -46,6 +47,13 @@ enum State {
     /// TLS handshake.
     Handshake {
         link: Link,
+        since: Ns,
+        wants: Option<Ns>,
+    },
+    /// QUIC's handshake, which includes the one of TLS.
+    QuicHandshake {
+        link: Link,
+        talk: Box<H3>,
         since: Ns,
         wants: Option<Ns>,
     },
@@ -72,7 +80,10 @@ impl Slot {
             State::Open { talk, begun, .. } => {
                 talk.in_flight() < depth && *begun < begun_max && !talk.is_leaving()
             }
-            State::Closed { .. } | State::Dialling { .. } | State::Handshake { .. } => false,
+            State::Closed { .. }
+            | State::Dialling { .. }
+            | State::Handshake { .. }
+            | State::QuicHandshake { .. } => false,
         }
     }
 }
@@ -108,30 +119,24 @@ impl Worker<'_> {
 
     /// Starts to connect a closed slot, for a request wanted since `wants`.
     fn dial(&mut self, at: usize, wants: Option<Ns>, now: Ns) {
-        let slot = &mut self.slots[at];
-        match Link::dial(&self.plan.target.address, slot.source) {
+        if self.plan.target.protocol.is_h3() {
+            return self.dial_quic(at, wants, now);
+        }
+        match Link::dial(&self.plan.target.address, self.slots[at].source) {
             Dial::Begun(link) => {
-                slot.generation = slot.generation.wrapping_add(1);
-                let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
                 let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP;
-                let added = epoll::add(&self.epoll, &link, data, flags);
-                slot.watches_out = true;
-                if let Err(errno) = added {
-                    let fault = Fault {
-                        class: FailureClass::NoLocalResource,
-                        text: std::io::Error::from(errno).to_string(),
-                    };
+                if let Err(fault) = self.register(at, &link, flags) {
                     self.dial_failed(at, fault, wants, now);
                     return;
                 }
-                slot.state = State::Dialling {
+                self.slots[at].state = State::Dialling {
                     link,
                     since: now,
                     wants,
                 };
             }
             Dial::Busy => {
-                slot.state = State::Closed { wants };
+                self.slots[at].state = State::Closed { wants };
                 self.redial.push_front((now + BUSY_PAUSE_NS, at));
                 let limit = span(self.plan.timeout);
                 if wants.is_some_and(|since| now.saturating_sub(since) >= limit) {
@@ -145,8 +150,25 @@ impl Worker<'_> {
         }
     }
 
+    /// Polls a new connection of a slot.
+    pub(super) fn register(
+        &mut self,
+        at: usize,
+        link: &Link,
+        flags: EventFlags,
+    ) -> Result<(), Fault> {
+        let slot = &mut self.slots[at];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.watches_out = flags.contains(EventFlags::OUT);
+        let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
+        epoll::add(&self.epoll, link, data, flags).map_err(|errno| Fault {
+            class: FailureClass::NoLocalResource,
+            text: std::io::Error::from(errno).to_string(),
+        })
+    }
+
     /// Handles a failed connect or handshake.
-    fn dial_failed(&mut self, at: usize, fault: Fault, wants: Option<Ns>, now: Ns) {
+    pub(super) fn dial_failed(&mut self, at: usize, fault: Fault, wants: Option<Ns>, now: Ns) {
         self.record.connections.failed += 1;
         if let Some(due) = wants {
             let outcome = Err(Lost::from(fault));
@@ -166,6 +188,7 @@ impl Worker<'_> {
 
     /// Closes a connection; the slot is connected again at `again`.
     fn close(&mut self, at: usize, again: Ns) {
+        self.hang_up(at);
         let slot = &mut self.slots[at];
         slot.state = State::Closed { wants: None };
         slot.generation = slot.generation.wrapping_add(1);
@@ -308,6 +331,9 @@ impl Worker<'_> {
         let State::Open { link, talk, .. } = &mut slot.state else {
             return;
         };
+        if let Talk::H3(_) = talk {
+            return self.flush_quic(at, now);
+        }
         let requests = &self.plan.requests;
         let mut stuck = false;
         let fault = loop {
@@ -334,14 +360,7 @@ impl Worker<'_> {
             return;
         }
         let wants_out = stuck || link.wants_write();
-        if wants_out != slot.watches_out {
-            slot.watches_out = wants_out;
-            let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
-            let mut flags = EventFlags::IN | EventFlags::RDHUP;
-            flags.set(EventFlags::OUT, wants_out);
-            // The socket is registered, so this cannot fail; if it did, the timeout would show it.
-            let _ = epoll::modify(&self.epoll, &*link, data, flags);
-        }
+        self.watch(at, wants_out);
     }
 
     /// Fails everything in flight on a connection, and closes it.
@@ -357,10 +376,16 @@ impl Worker<'_> {
     fn settle(&mut self, now: Ns) -> usize {
         let ends = |done: &&Done| matches!(done.what, What::Flight | What::Unprocessed);
         let count = self.done.iter().filter(ends).count();
+        let limit = span(self.plan.timeout);
         for done in self.done.drain(..) {
             match done.what {
-                What::Unprocessed => self.again.push_back(done.due),
-                What::Flight | What::Beside | What::Opening => self.record.done(&done, now),
+                // A server that refuses for too long has failed.
+                What::Unprocessed if now.saturating_sub(done.due) < limit => {
+                    self.again.push_back(done.due);
+                }
+                What::Unprocessed | What::Flight | What::Beside | What::Opening => {
+                    self.record.done(&done, now);
+                }
             }
         }
         self.in_flight -= count;
@@ -377,6 +402,10 @@ impl Worker<'_> {
             State::Closed { .. } => {}
             State::Dialling { .. } => self.dialled(at),
             State::Handshake { .. } => self.shake(at),
+            State::QuicHandshake { .. }
+            | State::Open {
+                talk: Talk::H3(_), ..
+            } => self.quic_event(at, flags),
             State::Open { .. } => {
                 if flags.contains(EventFlags::OUT) {
                     self.writable(at);
@@ -407,7 +436,7 @@ impl Worker<'_> {
         }
         self.record.connected(now - since, now);
         match &self.plan.tls {
-            None => self.opened(at, link, wants, now),
+            None => self.opened(at, link, self.talk(now), wants, now),
             Some(tls) => {
                 if let Err(fault) = link.begin_tls(tls) {
                     self.dial_failed(at, fault, wants, now);
@@ -437,8 +466,9 @@ impl Worker<'_> {
         };
         match link.handshake() {
             Ok(false) => {
-                self.watch(at, &link);
+                let wants_out = link.wants_write();
                 self.slots[at].state = State::Handshake { link, since, wants };
+                self.watch(at, wants_out);
             }
             Ok(true) => {
                 let now = self.clock.now();
@@ -449,7 +479,7 @@ impl Worker<'_> {
                     self.dial_failed(at, fault, wants, now);
                     return;
                 }
-                self.opened(at, link, wants, now);
+                self.opened(at, link, self.talk(now), wants, now);
             }
             Err(fault) => {
                 let now = self.clock.now();
@@ -458,29 +488,40 @@ impl Worker<'_> {
         }
     }
 
-    /// Polls the socket for what the TLS handshake needs.
-    fn watch(&mut self, at: usize, link: &Link) {
+    /// Polls the socket for writing only while there is something to write.
+    pub(super) fn watch(&mut self, at: usize, wants_out: bool) {
         let slot = &mut self.slots[at];
-        let wants_out = link.wants_write();
+        let link = match &slot.state {
+            State::Closed { .. } => return,
+            State::Dialling { link, .. }
+            | State::Handshake { link, .. }
+            | State::QuicHandshake { link, .. }
+            | State::Open { link, .. } => link,
+        };
         if wants_out != slot.watches_out {
             slot.watches_out = wants_out;
             let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
             let mut flags = EventFlags::IN | EventFlags::RDHUP;
             flags.set(EventFlags::OUT, wants_out);
+            // The socket is registered, so this cannot fail; if it did, the timeout would show it.
             let _ = epoll::modify(&self.epoll, link, data, flags);
         }
     }
 
-    /// A connection is ready for requests.
-    fn opened(&mut self, at: usize, link: Link, wants: Option<Ns>, now: Ns) {
+    /// The protocol of a connection over TCP that is open since now.
+    fn talk(&self, now: Ns) -> Talk {
         let protocol = self.plan.target.protocol;
-        let talk = if let Some(talk) = self.plan.kind.talk(now) {
+        if let Some(talk) = self.plan.kind.talk(now) {
             talk
         } else if protocol.is_h2() {
             Talk::H2(Box::new(H2::new(self.plan.depth, protocol.is_tls())))
         } else {
             Talk::H1(H1::default())
-        };
+        }
+    }
+
+    /// A connection is ready for requests.
+    pub(super) fn opened(&mut self, at: usize, link: Link, talk: Talk, wants: Option<Ns>, now: Ns) {
         self.slots[at].state = State::Open {
             link,
             talk,
@@ -580,7 +621,7 @@ impl Worker<'_> {
     }
 
     /// After bytes were consumed: records what is complete and starts what there is room for.
-    fn finish_response(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
+    pub(super) fn finish_response(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
         match keep {
             Err(fault) => {
                 self.break_off(at, &Lost::from(fault), now);
@@ -635,7 +676,7 @@ impl Worker<'_> {
     }
 
     /// The server closed the connection.
-    fn ended(&mut self, at: usize, now: Ns) {
+    pub(super) fn ended(&mut self, at: usize, now: Ns) {
         self.record.connections.closed_by_server += 1;
         let lost = self.done.iter().any(|done| done.outcome.is_err());
         self.settle(now);
@@ -669,7 +710,15 @@ impl Worker<'_> {
                     "the handshake took too long",
                     *wants,
                 ),
-                State::Dialling { .. } | State::Handshake { .. } => continue,
+                State::QuicHandshake {
+                    since, wants, talk, ..
+                } if *since <= before => {
+                    let (class, text) = late_handshake(talk);
+                    (class, text, *wants)
+                }
+                State::Dialling { .. } | State::Handshake { .. } | State::QuicHandshake { .. } => {
+                    continue;
+                }
                 State::Open { talk, .. } => {
                     let over = talk.expire(before, &mut self.done);
                     if self.done.is_empty() {
@@ -696,7 +745,9 @@ impl Worker<'_> {
     pub(super) fn oldest_age(&self, now: Ns) -> Ns {
         let flights = self.slots.iter().filter_map(|slot| match &slot.state {
             State::Open { talk, .. } => talk.oldest().map(|flight| flight.due),
-            State::Dialling { wants, .. } | State::Handshake { wants, .. } => *wants,
+            State::Dialling { wants, .. }
+            | State::Handshake { wants, .. }
+            | State::QuicHandshake { wants, .. } => *wants,
             State::Closed { .. } => None,
         });
         let oldest = flights.chain(self.waiting.front().copied()).min();
@@ -708,6 +759,7 @@ impl Worker<'_> {
         let waits = |slot: &Slot| match &slot.state {
             State::Dialling { wants, .. }
             | State::Handshake { wants, .. }
+            | State::QuicHandshake { wants, .. }
             | State::Closed { wants } => wants.is_some(),
             State::Open { .. } => false,
         };

@@ -1,6 +1,8 @@
 //! The connections of a scenario's clients: dialling, sending, receiving, closing. What is sent, and what follows a
 //! response, is decided in `Users`.
 
+mod datagrams;
+
 use std::io::IoSlice;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -9,7 +11,9 @@ use super::{Doing, Users};
 use crate::generator::clock::{Ns, span};
 use crate::generator::limits::{PIECES_MAX, READS_IN_A_ROW};
 use crate::generator::link::{Dial, Fault, Input, Link};
-use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
+use crate::generator::quic_link;
+use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, H3, Keep, Lost, Talk, What};
+use crate::generator::target::HttpVersion;
 use crate::result::FailureClass;
 
 /// Pause before connecting again to a unix socket whose queue was full.
@@ -37,10 +41,33 @@ enum State {
         link: Link,
         since: Ns,
     },
+    /// QUIC's handshake, which includes the one of TLS.
+    QuicHandshake {
+        link: Link,
+        talk: Box<H3>,
+        since: Ns,
+    },
     Open {
         link: Link,
         talk: Talk,
     },
+}
+
+impl State {
+    /// A QUIC connection with its link.
+    fn quic(&mut self) -> Option<(&mut Link, &mut H3)> {
+        match self {
+            State::QuicHandshake { link, talk, .. } => Some((link, talk)),
+            State::Open {
+                link,
+                talk: Talk::H3(talk),
+            } => Some((link, talk)),
+            State::Open { .. }
+            | State::Closed
+            | State::Dialling { .. }
+            | State::Handshake { .. } => None,
+        }
+    }
 }
 
 impl Connection {
@@ -54,8 +81,12 @@ impl Connection {
         matches!(self.state, State::Closed)
     }
 
-    /// Closes it.
-    pub fn close(&mut self) {
+    /// Closes it, over QUIC with a packet that says so.
+    pub fn close(&mut self, now: Ns) {
+        if let Some((link, talk)) = self.state.quic() {
+            talk.close(now);
+            quic_link::send(talk, link, now, &mut Vec::new());
+        }
         self.state = State::Closed;
         self.generation = self.generation.wrapping_add(1);
     }
@@ -67,22 +98,19 @@ impl Users<'_> {
         let source = self
             .plan
             .source(at * self.share.threads + self.share.thread);
+        if self.plan.target.protocol.is_h3() {
+            return self.dial_quic(at, source, now);
+        }
         match Link::dial(&self.plan.target.address, source) {
             Dial::Begun(link) => {
-                let connection = &mut self.users[at].connection;
-                connection.generation = connection.generation.wrapping_add(1);
-                let data = EventData::new_u64(u64::from(connection.generation) << 32 | at as u64);
                 let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP;
-                connection.watches_out = true;
-                if let Err(errno) = epoll::add(&self.epoll, &link, data, flags) {
-                    let fault = Fault {
-                        class: FailureClass::NoLocalResource,
-                        text: std::io::Error::from(errno).to_string(),
-                    };
-                    self.dial_failed(at, fault, now);
-                    return;
+                match self.register(at, &link, flags) {
+                    Err(fault) => self.dial_failed(at, fault, now),
+                    Ok(()) => {
+                        let state = State::Dialling { link, since: now };
+                        self.users[at].connection.state = state;
+                    }
                 }
-                connection.state = State::Dialling { link, since: now };
             }
             Dial::Busy => {
                 let limit = span(self.plan.timeout);
@@ -99,10 +127,22 @@ impl Users<'_> {
         }
     }
 
+    /// Polls a new connection of a client.
+    fn register(&mut self, at: usize, link: &Link, flags: EventFlags) -> Result<(), Fault> {
+        let connection = &mut self.users[at].connection;
+        connection.generation = connection.generation.wrapping_add(1);
+        connection.watches_out = flags.contains(EventFlags::OUT);
+        let data = EventData::new_u64(u64::from(connection.generation) << 32 | at as u64);
+        epoll::add(&self.epoll, link, data, flags).map_err(|errno| Fault {
+            class: FailureClass::NoLocalResource,
+            text: std::io::Error::from(errno).to_string(),
+        })
+    }
+
     /// A connect or handshake failed, and with it the step that waits for it.
     fn dial_failed(&mut self, at: usize, fault: Fault, now: Ns) {
         self.record.connections.failed += 1;
-        self.users[at].connection.close();
+        self.users[at].connection.close(now);
         if let Doing::Connects { due } = self.users[at].doing {
             let done = Done {
                 due,
@@ -145,6 +185,10 @@ impl Users<'_> {
             State::Closed => {}
             State::Dialling { .. } => self.dialled(at),
             State::Handshake { .. } => self.shake(at),
+            State::QuicHandshake { .. }
+            | State::Open {
+                talk: Talk::H3(_), ..
+            } => self.quic_event(at, flags),
             State::Open { .. } => {
                 if flags.contains(EventFlags::OUT) {
                     self.writable(at);
@@ -168,7 +212,7 @@ impl Users<'_> {
         }
         self.record.connected(now - since, now);
         match &self.plan.tls {
-            None => self.opened(at, link, now),
+            None => self.opened(at, link, self.talk(), now),
             Some(tls) => {
                 if let Err(fault) = link.begin_tls(tls) {
                     return self.dial_failed(at, fault, now);
@@ -199,7 +243,7 @@ impl Users<'_> {
                 {
                     return self.dial_failed(at, fault, now);
                 }
-                self.opened(at, link, now);
+                self.opened(at, link, self.talk(), now);
             }
             Err(fault) => {
                 let now = self.clock.now();
@@ -215,6 +259,7 @@ impl Users<'_> {
             State::Closed => return,
             State::Dialling { link, .. }
             | State::Handshake { link, .. }
+            | State::QuicHandshake { link, .. }
             | State::Open { link, .. } => link,
         };
         if wants_out != connection.watches_out {
@@ -227,13 +272,17 @@ impl Users<'_> {
         }
     }
 
-    /// A connection is ready for the request that waits for it.
-    fn opened(&mut self, at: usize, link: Link, now: Ns) {
+    /// The protocol of a new connection over TCP.
+    fn talk(&self) -> Talk {
         let protocol = self.plan.target.protocol;
-        let talk = match protocol.is_h2() {
+        match protocol.is_h2() {
             true => Talk::H2(Box::new(H2::new(1, protocol.is_tls()))),
             false => Talk::H1(H1::default()),
-        };
+        }
+    }
+
+    /// A connection is ready for the request that waits for it.
+    fn opened(&mut self, at: usize, link: Link, talk: Talk, now: Ns) {
         let user = &mut self.users[at];
         user.connection.state = State::Open { link, talk };
         if !user.connected {
@@ -252,6 +301,9 @@ impl Users<'_> {
         let State::Open { link, talk } = &mut user.connection.state else {
             return;
         };
+        if let Talk::H3(_) = talk {
+            return self.flush_quic(at, now);
+        }
         let mut stuck = false;
         let fault = loop {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
@@ -360,11 +412,11 @@ impl Users<'_> {
         {
             // A response before the request was sent in full: the rest of it cannot be followed by another one.
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-            let is_h1 = !self.plan.target.protocol.is_h2();
+            let is_h1 = self.plan.target.protocol.version() == HttpVersion::Http1;
             closes |= is_h1 && talk.pieces(&user.request, &mut pieces) > 0;
         }
         if closes {
-            user.connection.close();
+            user.connection.close(now);
         }
         let mut ended = None;
         for done in self.done.drain(..) {
@@ -377,14 +429,17 @@ impl Users<'_> {
             return;
         };
         self.in_flight -= 1;
+        let limit = span(self.plan.timeout);
         match done.what {
-            // Sent again on another connection (RFC 9113, section 6.8).
-            What::Unprocessed => {
-                self.users[at].connection.close();
+            // Sent again on another connection (RFC 9113, section 6.8), unless the server has refused it for too long.
+            What::Unprocessed if now.saturating_sub(done.due) < limit => {
+                self.users[at].connection.close(now);
                 self.users[at].doing = Doing::Connects { due: done.due };
                 self.dial(at, now);
             }
-            What::Flight | What::Beside | What::Opening => self.finished(at, done, now),
+            What::Unprocessed | What::Flight | What::Beside | What::Opening => {
+                self.finished(at, done, now);
+            }
         }
     }
 
@@ -398,7 +453,12 @@ impl Users<'_> {
             State::Handshake { since, .. } if *since <= before => {
                 (FailureClass::TlsHandshake, "the handshake took too long")
             }
-            State::Dialling { .. } | State::Handshake { .. } => return,
+            State::QuicHandshake { since, talk, .. } if *since <= before => {
+                quic_link::late_handshake(talk)
+            }
+            State::Dialling { .. } | State::Handshake { .. } | State::QuicHandshake { .. } => {
+                return;
+            }
             State::Open { talk, .. } => {
                 let over = talk.expire(before, &mut self.done);
                 if !self.done.is_empty() {
