@@ -40,6 +40,17 @@ pub const SEGMENTS_MAX: usize = 44;
 /// Bytes that one connection sends before other connections get their turn.
 pub const SENT_PER_TURN_MAX: usize = 256 * 1024;
 
+/// Data of responses that a connection holds until it is acknowledged, at least: what the first round trips can carry. It
+/// grows with what the client has shown to take, up to [`sluice_net::Http3::unacknowledged_bytes_max`], so that slow
+/// clients cost no more memory than over HTTP/2.
+pub const UNACKNOWLEDGED_BYTES_MIN: u64 = 64 * 1024;
+
+/// Times the congestion window that is held: one part is on its way, one waits to be sent when it is acknowledged.
+pub const UNACKNOWLEDGED_WINDOWS: u64 = 2;
+
+/// How often a connection is kept alive while its requests are silent, if idle connections are not kept at all.
+pub const PING_INTERVAL: Duration = Duration::from_secs(15);
+
 /// Rounds of reading, serving and sending before other connections get their turn.
 pub const TURNS_MAX: usize = 8;
 
@@ -49,6 +60,10 @@ pub const STEPS_MAX: usize = 128;
 /// Streams in one direction that a client may open: its control stream, two of QPACK, and some that mean nothing
 /// (RFC 9114, section 6.2.3).
 pub const UNIDIRECTIONAL_MAX: u32 = 8;
+
+/// Slots of requests that a quiet connection keeps: clients that send one request after the other need one or two, of some
+/// 300 bytes.
+pub const SLOTS_KEPT_MAX: usize = 2;
 
 /// The most data of a response that is handed to QUIC at once.
 pub const PIECE_BYTES_MAX: usize = 32 * 1024;

@@ -10,7 +10,7 @@ use crate::connection_ids::ConnectionIds;
 use crate::keys::Keys;
 use crate::limits::{
     CRYPTO_BYTES_MAX, DATAGRAM_BYTES_MAX, INCOMING_BYTES_MAX, INCOMING_BYTES_TOTAL_MAX,
-    INCOMING_MAX, UNIDIRECTIONAL_MAX,
+    INCOMING_MAX, UNACKNOWLEDGED_BYTES_MIN, UNIDIRECTIONAL_MAX,
 };
 
 /// The version of QUIC (RFC 9000, section 15). quinn-proto would take drafts as well.
@@ -48,7 +48,7 @@ pub(crate) fn transport(settings: &Settings) -> TransportConfig {
         streams_max,
         stream_window_bytes,
         window_bytes,
-        unacknowledged_bytes_max,
+        unacknowledged_bytes_max: _,
         address_validation: _,
         early_data: _,
         congestion,
@@ -60,7 +60,7 @@ pub(crate) fn transport(settings: &Settings) -> TransportConfig {
     config.max_concurrent_uni_streams(VarInt::from(UNIDIRECTIONAL_MAX));
     config.stream_receive_window(VarInt::from(*stream_window_bytes));
     config.receive_window(VarInt::from(*window_bytes));
-    config.send_window(u64::from(*unacknowledged_bytes_max));
+    config.send_window(UNACKNOWLEDGED_BYTES_MIN);
     // Zero disables keep-alive; the transport closes such a connection itself after its first request.
     let idle = IdleTimeout::try_from(settings.client.keep_alive_timeout);
     config.max_idle_timeout(

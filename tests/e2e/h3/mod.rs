@@ -4,5 +4,6 @@ mod attacks;
 mod lifecycle;
 mod lossy;
 pub mod peer;
+mod programs;
 mod serving;
 mod upgrades;

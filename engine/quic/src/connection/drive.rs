@@ -26,7 +26,10 @@ use super::control::{Control, Said};
 use super::heads::Headed;
 use super::mux::{Mux, Request, Stage};
 use crate::endpoint::{Endpoint, Receiving};
-use crate::limits::{LEAVE_TIMEOUT, SENT_PER_TURN_MAX, STEPS_MAX, TURNS_MAX};
+use crate::limits::{
+    LEAVE_TIMEOUT, PING_INTERVAL, SENT_PER_TURN_MAX, SLOTS_KEPT_MAX, STEPS_MAX, TURNS_MAX,
+    UNACKNOWLEDGED_BYTES_MIN, UNACKNOWLEDGED_WINDOWS,
+};
 
 /// The driver of one connection. `F` is the future of a request, `M` creates it.
 pub(super) struct Drive<'e, S: Service, F, M> {
@@ -61,9 +64,17 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     /// The first stream that was not accepted.
     next_stream: u64,
     times: Times,
+    /// What responses may have handed over without being acknowledged, now and at most.
+    unacknowledged: u64,
+    unacknowledged_max: u64,
     counted: Counted,
+    /// How often the connection was quiet.
+    rests: u32,
     open: Option<Open>,
 }
+
+/// How many quiet times lie between two additions to the counters of the worker.
+const RESTS_PER_COUNT: u32 = 64;
 
 /// What was added to the counters of the worker.
 #[derive(Default)]
@@ -135,7 +146,11 @@ where
         let worker = endpoint.host.worker();
         let leave = worker.timers.timer();
         leave.set_for_drain();
-        let times = Times::from(endpoint.host.binding().service.settings());
+        let binding = endpoint.host.binding();
+        let settings = binding.service.settings();
+        let times = Times::from(settings);
+        let unacknowledged_max = u64::from(settings.h3.unacknowledged_bytes_max);
+        drop(binding);
         let info = ConnInfo {
             remote,
             local,
@@ -169,7 +184,10 @@ where
             remote: client,
             next_stream: 0,
             times,
+            unacknowledged: UNACKNOWLEDGED_BYTES_MIN,
+            unacknowledged_max: unacknowledged_max.max(UNACKNOWLEDGED_BYTES_MIN),
             counted: Counted::default(),
+            rests: 0,
             open: Some(open),
         }
     }
@@ -191,7 +209,10 @@ where
             let stepped = self.run(&ready);
             self.control.flush(&self.mux);
             self.obey();
-            let has_sent = (has_news || stepped > 0 || self.unsent.is_some()) && self.send(cx);
+            self.widen();
+            let has_output = self.mux.take_output();
+            let must_send = has_news || stepped > 0 || has_output || self.unsent.is_some();
+            let has_sent = must_send && self.send(cx);
             if has_news || stepped > 0 {
                 self.inform();
             }
@@ -465,6 +486,20 @@ where
         }
     }
 
+    /// Lets responses hand over more to QUIC as the client takes more, and less after losses.
+    fn widen(&mut self) {
+        let mut quic = self.mux.quic.borrow_mut();
+        let taken = quic.congestion_state().window();
+        let wanted = taken
+            .saturating_mul(UNACKNOWLEDGED_WINDOWS)
+            .clamp(UNACKNOWLEDGED_BYTES_MIN, self.unacknowledged_max);
+        // Small changes are not worth a call.
+        if wanted.abs_diff(self.unacknowledged) > self.unacknowledged / 8 {
+            self.unacknowledged = wanted;
+            quic.set_send_window(wanted);
+        }
+    }
+
     /// Sends packets as long as there are any, up to a limit. Returns whether some were sent.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let socket = &self.endpoint.socket;
@@ -571,7 +606,11 @@ where
         }
         if !self.ping.is_set() {
             let clock = &self.endpoint.host.worker().clock;
-            self.ping.set(clock, self.times.idle / 2);
+            let pause = match self.times.idle.is_zero() {
+                true => PING_INTERVAL,
+                false => self.times.idle / 2,
+            };
+            self.ping.set(clock, pause);
         }
         self.ping.poll_expired(cx).map(|()| {
             self.ping.clear();
@@ -661,11 +700,15 @@ where
 
     /// Frees the memory that a quiet connection does not need.
     fn rest(&mut self) {
-        self.count();
+        // Copying the statistics is not worth it for each request.
+        self.rests = self.rests.wrapping_add(1);
+        if self.rests.is_multiple_of(RESTS_PER_COUNT) || self.phase == Phase::Closed {
+            self.count();
+        }
         if let Some(spare) = self.spare.take() {
             self.endpoint.host.give_back(spare);
         }
-        if self.mux.open() == 0 {
+        if self.mux.open() == 0 && self.works.len() > SLOTS_KEPT_MAX {
             self.works = Vec::new();
         }
         self.mux.shrink();

@@ -20,7 +20,7 @@ use sluice_wire::h3::{Code, Fault, HeadReader, HeadWriter, Limits, MessageReader
 use sluice_wire::sections::Priority;
 
 use crate::endpoint::Receiving;
-use crate::limits::{GLITCH_POINTS_MAX, PIECE_BYTES_MAX};
+use crate::limits::{GLITCH_POINTS_MAX, PIECE_BYTES_MAX, SLOTS_KEPT_MAX};
 
 /// A connection as its streams see it.
 pub(crate) struct Mux {
@@ -36,8 +36,12 @@ pub(crate) struct Mux {
     pub(super) moved: Moved,
     pub(super) requests: InProgress,
     number: Cell<u64>,
-    /// Set when something may have to be sent, or QUIC has news.
+    /// Set when QUIC may have news, or something may have to be sent that no stream sends.
     has_news: Cell<bool>,
+    /// Set when a stream has something to send.
+    has_output: Cell<bool>,
+    /// Whether the client has asked for an order of responses.
+    has_order: Cell<bool>,
     /// Why the connection has to be closed, if it has.
     fault: Cell<Option<Code>>,
     budget: RefCell<Budget>,
@@ -151,6 +155,8 @@ impl Mux {
             requests: InProgress::default(),
             number: Cell::new(0),
             has_news: Cell::new(true),
+            has_output: Cell::new(false),
+            has_order: Cell::new(false),
             fault: Cell::new(None),
             budget: RefCell::new(Budget::new(GLITCH_POINTS_MAX)),
             is_outlived: Cell::new(false),
@@ -170,6 +176,11 @@ impl Mux {
     /// Whether there was news since the last call.
     pub(super) fn take_news(&self) -> bool {
         self.has_news.replace(false)
+    }
+
+    /// Whether a stream has got something to send since the last call.
+    pub(super) fn take_output(&self) -> bool {
+        self.has_output.replace(false)
     }
 
     /// Whether requests have outlived their configuration for too long.
@@ -321,7 +332,7 @@ impl Mux {
             Err(ReadError::Reset(_)) => Received::Reset,
         };
         if chunks.finalize().should_transmit() {
-            self.has_news.set(true);
+            self.has_output.set(true);
         }
         received
     }
@@ -335,7 +346,7 @@ impl Mux {
         let mut quic = self.quic.borrow_mut();
         let mut stream = quic.send_stream(id);
         while !slot.unsent.is_empty() {
-            self.has_news.set(true);
+            self.has_output.set(true);
             match stream.write_chunks(&mut slot.unsent) {
                 Ok(written) => {
                     slot.unsent.drain(..written.chunks);
@@ -345,7 +356,7 @@ impl Mux {
             }
         }
         if slot.response == Response::Ending {
-            self.has_news.set(true);
+            self.has_output.set(true);
             match stream.finish() {
                 Ok(()) => slot.response = Response::Ended,
                 Err(FinishError::Stopped(_) | FinishError::ClosedStream) => {
@@ -394,12 +405,17 @@ impl Mux {
             true => 0,
             false => AGES - (id.index() % AGES as u64) as i32,
         };
-        let urgency = 7 - i32::from(priority.urgency.min(7));
+        let usual = Priority::default().urgency;
+        let urgency = i32::from(usual) - i32::from(priority.urgency.min(7));
+        let order = urgency * (AGES + 1) + by_age;
+        if order == 0 && !self.has_order.get() {
+            // The order that streams have by themselves.
+            return;
+        }
+        self.has_order.set(true);
         let mut quic = self.quic.borrow_mut();
         // A stream that is over needs no order.
-        let _ = quic
-            .send_stream(id)
-            .set_priority(urgency * (AGES + 1) + by_age);
+        let _ = quic.send_stream(id).set_priority(order);
     }
 
     /// Ends both directions of a stream with `code`.
@@ -462,8 +478,9 @@ impl Mux {
 
     /// Frees memory that a quiet connection does not need.
     pub(super) fn shrink(&self) {
-        if self.open.get() == 0 {
-            *self.slots.borrow_mut() = Vec::new();
+        let mut slots = self.slots.borrow_mut();
+        if self.open.get() == 0 && slots.len() > SLOTS_KEPT_MAX {
+            *slots = Vec::new();
             *self.writer.borrow_mut() = HeadWriter::default();
         }
     }
