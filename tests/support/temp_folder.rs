@@ -10,7 +10,8 @@ impl TempFolder {
     pub fn new() -> TempFolder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sluice-test-{}-{number}", std::process::id());
+        // Always of the same length: texts that are wrapped have the same lines then.
+        let name = format!("sluice-test-{:07}-{number:04}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
         TempFolder(path)
