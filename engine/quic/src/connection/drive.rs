@@ -64,7 +64,7 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     /// The first stream that was not accepted.
     next_stream: u64,
     times: Times,
-    /// What responses may have handed over without being acknowledged, now and at most.
+    /// How many bytes of responses may be in QUIC without being acknowledged, now and at most.
     unacknowledged: u64,
     unacknowledged_max: u64,
     counted: Counted,
@@ -486,7 +486,7 @@ where
         }
     }
 
-    /// Lets responses hand over more to QUIC as the client takes more, and less after losses.
+    /// Lets responses give more to QUIC as the client takes more, and less after losses.
     fn widen(&mut self) {
         let mut quic = self.mux.quic.borrow_mut();
         let taken = quic.congestion_state().window();
