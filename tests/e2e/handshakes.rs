@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
@@ -142,13 +142,13 @@ fn session_tickets_come_right_after_the_handshake() {
 }
 
 /// A CA for client certificates.
-struct ClientCa {
+pub struct ClientCa {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
 impl ClientCa {
-    fn new() -> ClientCa {
+    pub fn new() -> ClientCa {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -159,22 +159,36 @@ impl ClientCa {
         }
     }
 
+    /// The CA, for the folder of a server.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// A certificate of this CA with its key, in DER.
+    pub fn issue(
+        &self,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let mut params = CertificateParams::new(vec!["me.test".to_owned()]).expect("a name");
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        let leaf = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        (leaf.der().clone(), key)
+    }
+
     /// A client with a certificate of this CA.
     fn client(
         &self,
         server: &Server,
         change: impl FnOnce(&mut CertificateParams),
     ) -> Arc<ClientConfig> {
-        let mut params = CertificateParams::new(vec!["me.test".to_owned()]).expect("a name");
-        change(&mut params);
-        let key = KeyPair::generate().expect("a key");
-        let leaf = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let (leaf, key) = self.issue(change);
         let plain = client(&server.folder, &[&TLS13, &TLS12]);
         let mut config = (*plain).clone();
         let provider = Arc::new(default_provider());
         let key = provider.key_provider.load_private_key(key).expect("a key");
-        let known = rustls::sign::CertifiedKey::new(vec![leaf.der().clone()], key);
+        let known = rustls::sign::CertifiedKey::new(vec![leaf], key);
         config.client_auth_cert_resolver = Arc::new(rustls::sign::SingleCertAndKey::from(known));
         Arc::new(config)
     }

@@ -9,6 +9,7 @@ use sluice_wire::sections::End;
 use super::peer::{Peer, data, frame, head, request};
 use super::serving::site;
 use crate::harness::{MEMORY_STEPS, Server};
+use crate::upstream::Upstream;
 
 /// Permitted memory growth for one attacking connection, in KiB.
 const GROWTH_MAX: u64 = 4 * 1024;
@@ -205,4 +206,39 @@ fn noise_and_small_first_packets_get_no_reply() {
     assert!(versions.chunks(4).any(|version| version == [0, 0, 0, 1]));
     assert!(count < 100, "no amplification");
     assert_eq!(Peer::connect(server.port).fetch("/").text(), "hello");
+}
+
+/// Rows 6 and 7: neither a wrong length nor a client that leaves makes a part of a request look whole.
+#[test]
+fn content_that_differs_from_its_length_reaches_nobody_as_a_whole() {
+    let upstream = Upstream::echo();
+    let server = Server::start(&site(
+        "",
+        &format!("reverse_proxy localhost:{}", upstream.port),
+    ));
+    let mut peer = Peer::connect(server.port);
+    for (length, content) in [("5", "four"), ("3", "four"), ("4", "")] {
+        let mut fields = request("POST", "/");
+        fields.push(("content-length", length));
+        let bytes = [head(&fields), data(content.as_bytes())].concat();
+        let id = peer.open(Dir::Bi, &bytes, End::Here);
+        let response = peer.response(id);
+        let is_refused = response.reset.is_some() || response.status == 400;
+        assert!(is_refused, "{length} {content}: {response:?}");
+    }
+    // A client that resets its stream in the middle, of a declared and an undeclared length.
+    for length in [Some(("content-length", "9")), None] {
+        let mut fields = request("POST", "/");
+        fields.extend(length);
+        let bytes = [head(&fields), data(b"four")].concat();
+        let id = peer.open(Dir::Bi, &bytes, End::Later);
+        peer.reset(id, 0x10c);
+        let response = peer.response(id);
+        assert!(!response.text().ends_with("four"), "{response:?}");
+    }
+    let mut fields = request("POST", "/");
+    fields.push(("content-length", "4"));
+    let bytes = [head(&fields), data(b"four")].concat();
+    let id = peer.open(Dir::Bi, &bytes, End::Here);
+    assert!(peer.response(id).text().ends_with("four"));
 }

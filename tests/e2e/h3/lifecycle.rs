@@ -3,9 +3,10 @@
 use sluice_net::sys::process::Signal;
 use sluice_wire::sections::End;
 
-use super::peer::{Identity, Peer, head, request};
-use super::serving::site;
-use crate::harness::Server;
+use super::peer::{Identity, Peer, data, head, request};
+use super::serving::{pattern, site};
+use crate::h2::tunnels::websocket;
+use crate::harness::{Server, Setup};
 
 #[test]
 fn a_reload_keeps_connections() {
@@ -23,6 +24,51 @@ fn a_reload_keeps_connections() {
     }
     assert!(peer.lost.is_none());
     assert_eq!(server.metric("sluice_http3_connections_total"), 1);
+}
+
+/// Reloads so many times under a WebSocket, a download and small requests on one connection.
+pub fn outlive_reloads(rounds: usize) {
+    let upstream = websocket();
+    let text = |word: &str| {
+        let lines = format!(
+            "root {{folder}}\nrespond /word \"{word}\"\nhandle /chat {{\n\treverse_proxy 127.0.0.1:{}\n}}\nfile_server",
+            upstream.port
+        );
+        site("", &lines)
+    };
+    let setup = Setup::new(&text("start"));
+    let large = pattern(8_000_000);
+    setup.folder().write("large", &large);
+    let server = setup.start();
+    let mut peer = Peer::connect(server.port);
+    let mut fields = request("CONNECT", "/chat");
+    fields.insert(1, (":protocol", "websocket"));
+    fields.push(("sec-websocket-version", "13"));
+    let chat = peer.open(quinn_proto::Dir::Bi, &head(&fields), End::Later);
+    peer.drive("a tunnel", |peer| peer.so_far(chat).status == 200);
+    let download = peer.get("/large");
+    for round in 0..rounds {
+        let word = format!("round {round}");
+        server.write(&text(&word));
+        server.signal(Signal::Hangup);
+        peer.drive("the new configuration", |peer| {
+            let id = peer.get("/word");
+            peer.response(id).text() == word
+        });
+        peer.send(chat, &data(word.as_bytes()), End::Later);
+        peer.drive("an echo", |peer| {
+            peer.so_far(chat).body.ends_with(word.as_bytes())
+        });
+    }
+    assert!(peer.response(download).body == large);
+    peer.send(chat, &[], End::Here);
+    peer.response(chat);
+    assert_eq!(server.metric("sluice_http3_connections_total"), 1);
+}
+
+#[test]
+fn a_websocket_and_a_download_outlive_reloads() {
+    outlive_reloads(3);
 }
 
 #[test]

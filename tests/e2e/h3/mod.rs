@@ -6,4 +6,5 @@ mod lossy;
 pub mod peer;
 mod programs;
 mod serving;
+mod soak;
 mod upgrades;

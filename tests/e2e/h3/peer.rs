@@ -14,7 +14,7 @@ use quinn_proto::{
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use sluice_wire::h2;
@@ -63,12 +63,29 @@ impl Identity {
 
     /// A client that offers these application protocols.
     pub fn offering(protocols: &[&[u8]]) -> Identity {
-        let mut tls = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        Identity::configured(protocols, None)
+    }
+
+    /// A client with a certificate.
+    pub fn certified(cert: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> Identity {
+        Identity::configured(&[b"h3"], Some((cert, key)))
+    }
+
+    fn configured(
+        protocols: &[&[u8]],
+        own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+    ) -> Identity {
+        let tls = rustls::ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS13])
             .expect("the provider knows TLS 1.3")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody))
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(Arc::new(Anybody));
+        let mut tls = match own {
+            Some((cert, key)) => tls
+                .with_client_auth_cert(vec![cert], key)
+                .expect("they belong together"),
+            None => tls.with_no_client_auth(),
+        };
         tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         tls.enable_early_data = true;
         Identity {

@@ -5,8 +5,11 @@ use sluice_wire::h3::FrameKind;
 use sluice_wire::sections::End;
 
 use super::peer::{Identity, Peer, data, frame, head, request};
+use std::net::{Ipv6Addr, UdpSocket};
+
 use crate::h2::tunnels::websocket;
-use crate::harness::{Server, Setup};
+use crate::handshakes::ClientCa;
+use crate::harness::{Server, Setup, eventually};
 use crate::upstream::Upstream;
 
 /// A Caddyfile with an HTTPS site on `localhost`; `more` stands in the global options.
@@ -42,7 +45,7 @@ fn requests_are_classified() {
     // HTTP/3 does not announce itself to clients that have it.
     assert_eq!(response.field("alt-svc"), None);
     let log = || server.folder.read("access.log");
-    crate::harness::eventually("a line", || log().contains("\"proto\":\"HTTP/3.0\""), log);
+    eventually("a line", || log().contains("\"proto\":\"HTTP/3.0\""), log);
     assert!(log().contains("\"proto\":\"h3\""), "{}", log());
     assert_eq!(server.metric("sluice_http3_connections_total"), 1);
 }
@@ -237,4 +240,70 @@ fn an_nginx_file_serves_it_where_it_listens() {
         .start();
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "h3 HTTP/3.0");
+}
+
+#[test]
+fn client_certificates_are_demanded_as_over_tcp() {
+    let (ca, stranger) = (ClientCa::new(), ClientCa::new());
+    let text = site("", "respond {tls_client_subject}").replace(
+        "tls internal",
+        "tls internal {\n\t\tclient_auth {\n\t\t\ttrust_pool file {folder}/ca.pem\n\t\t}\n\t}",
+    );
+    let setup = Setup::new(&text);
+    setup.folder().write("ca.pem", ca.pem());
+    let server = setup.start();
+    let (cert, key) = ca.issue(|params| {
+        let name = rcgen::DnType::CommonName;
+        params.distinguished_name.push(name, "known to the CA");
+    });
+    let mut peer = Peer::begin(&Identity::certified(cert, key), server.port, "localhost");
+    assert_eq!(peer.fetch("/").text(), "CN=known to the CA");
+    let (cert, key) = stranger.issue(|_| ());
+    for identity in [Identity::certified(cert, key), Identity::new()] {
+        let mut peer = Peer::begin(&identity, server.port, "localhost");
+        // A TLS alert (RFC 9001, section 4.8).
+        let code = peer.closed();
+        assert!((0x100..0x200).contains(&code), "{code:x}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_made_on_demand_is_there_for_the_next_connection() {
+    let text = site("", "respond \"for {host}\"").replace(
+        "localhost {\n\ttls internal",
+        "https:// {\n\ttls internal {\n\t\ton_demand\n\t}",
+    );
+    let server = Server::start(&text);
+    let mut first = Peer::begin(&Identity::new(), server.port, "localhost");
+    first.drive("an end of the handshake", |peer| {
+        peer.is_connected || peer.lost.is_some()
+    });
+    if !first.is_connected {
+        // The alert `unrecognized_name`: the client falls back to TCP meanwhile.
+        assert_eq!(first.closed(), 0x100 + 112);
+    }
+    let connects = || {
+        let mut peer = Peer::begin(&Identity::new(), server.port, "localhost");
+        peer.drive("an end of the handshake", |peer| {
+            peer.is_connected || peer.lost.is_some()
+        });
+        peer.is_connected && peer.fetch("/").text() == "for localhost"
+    };
+    eventually("a certificate", connects, || server.stderr());
+}
+
+#[test]
+fn a_udp_port_in_use_leaves_the_other_protocols() {
+    let setup = Setup::new(&site("", "respond hello"));
+    let port: u16 = setup.fill("{port}").parse().expect("a port");
+    let taken = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).expect("it is free");
+    let server = setup.start();
+    server.wait_for_words("HTTP/3 is not served: the UDP port cannot be bound");
+    let config = crate::tls::trusting_local(&server.folder);
+    let mut wire = crate::tls::connect(&config, port, "localhost").expect("TCP is served");
+    wire.send(format!("GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"));
+    let head = wire.head().expect("a response");
+    assert!(head[0].contains("200"), "{head:?}");
+    assert_eq!(crate::wire::field(&head, "alt-svc"), None, "{head:?}");
+    drop(taken);
 }

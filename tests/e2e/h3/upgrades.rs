@@ -24,7 +24,7 @@ fn configure(prefix: &Prefix, upstream: u16, word: &str) {
         .replace("{upstream}", &upstream.to_string());
     let conf = format!(
         "worker_processes 2;\npid logs/nginx.pid;\nerror_log logs/error.log notice;\n\
-         events {{\nworker_connections 200;\n}}\nhttp {{\naccess_log off;\nserver {{\n{site}}}\n}}\n"
+         events {{\nworker_connections 200;\n}}\nhttp {{\naccess_log off;\nsend_timeout 10m;\nserver {{\n{site}}}\n}}\n"
     );
     prefix
         .folder
@@ -39,6 +39,12 @@ fn wait_for_successor(prefix: &Prefix, old: u32) -> u32 {
 
 #[test]
 fn connections_outlive_binary_upgrades() {
+    outlive_upgrades(3);
+}
+
+/// Upgrades the binary so many times. Each process begins a connection with a WebSocket and a download that goes on after all
+/// upgrades.
+pub fn outlive_upgrades(rounds: usize) {
     let prefix = Prefix::new();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     prefix.folder.write("site.pem", made.cert.pem());
@@ -53,7 +59,7 @@ fn connections_outlive_binary_upgrades() {
     let mut pid = prefix.pid().expect("it runs");
     // A connection of each process, with a WebSocket and a download that stops half way until the end.
     let mut peers = Vec::new();
-    for round in 1..=3 {
+    for round in 1..=rounds {
         let mut peer = Peer::connect(prefix.port);
         assert_eq!(peer.fetch("/word").text(), (round - 1).to_string());
         let mut fields = request("CONNECT", "/chat");
@@ -92,5 +98,6 @@ fn connections_outlive_binary_upgrades() {
         peer.send(chat, &[], End::Here);
         peer.response(chat);
     }
-    assert_eq!(Peer::connect(prefix.port).fetch("/word").text(), "3");
+    let word = Peer::connect(prefix.port).fetch("/word").text();
+    assert_eq!(word, rounds.to_string());
 }
