@@ -1,6 +1,7 @@
 //! The UDP socket of an endpoint: trains of datagrams in, with the address they were sent to, and packets out.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -14,8 +15,9 @@ use crate::limits::{DATAGRAM_BYTES_MAX, RECEIVE_BATCH, SEGMENTS_MAX};
 pub(crate) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
-    /// The tasks that wait until it can be written to: tokio remembers only the last one that asks.
-    writers: RefCell<Vec<Waker>>,
+    /// The tasks of connections that wait until it can be written to, by the numbers of the connections: tokio remembers only
+    /// the last one that asks.
+    writers: RefCell<HashMap<usize, Waker>>,
     /// The task that reads, and wakes them.
     reader: RefCell<Waker>,
 }
@@ -64,7 +66,7 @@ impl Socket {
         Ok(Socket {
             io: UdpSocket::from_std(socket)?,
             state,
-            writers: RefCell::new(Vec::new()),
+            writers: RefCell::default(),
             reader: RefCell::new(Waker::noop().clone()),
         })
     }
@@ -112,12 +114,13 @@ impl Socket {
         }
     }
 
-    /// Sends the packets in `bytes`. If the kernel has no room, the task of `cx` is woken when it may have.
+    /// Sends the packets in `bytes`. If the kernel has no room, the waiting task, of a connection with a number, is woken when
+    /// it may have.
     pub(crate) fn send(
         &self,
         transmit: &quinn_proto::Transmit,
         bytes: &[u8],
-        cx: Option<&Context<'_>>,
+        waiting: Option<(usize, &Waker)>,
     ) -> io::Result<()> {
         let sent = self.state.try_send(
             (&self.io).into(),
@@ -131,10 +134,10 @@ impl Socket {
                 src_ip: transmit.src_ip,
             },
         );
-        if let (Err(error), Some(cx)) = (&sent, cx)
+        if let (Err(error), Some((number, waker))) = (&sent, waiting)
             && error.kind() == io::ErrorKind::WouldBlock
         {
-            self.writers.borrow_mut().push(cx.waker().clone());
+            self.writers.borrow_mut().insert(number, waker.clone());
             self.reader.borrow().wake_by_ref();
         }
         sent
@@ -156,7 +159,7 @@ impl Socket {
             Err::<(), _>(io::ErrorKind::WouldBlock.into())
         });
         if self.io.poll_send_ready(cx).is_ready() {
-            self.writers.take().into_iter().for_each(Waker::wake);
+            self.writers.take().into_values().for_each(Waker::wake);
         }
     }
 }

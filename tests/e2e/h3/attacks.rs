@@ -1,6 +1,7 @@
 //! Known attacks on servers of QUIC and HTTP/3: the connection ends, memory stays bounded, and others are served.
 
 use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
 
 use quinn_proto::Dir;
 use sluice_wire::h3::FrameKind;
@@ -182,7 +183,7 @@ fn noise_and_small_first_packets_get_no_reply() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.connect((Ipv4Addr::LOCALHOST, server.port)).unwrap();
     socket
-        .set_read_timeout(Some(std::time::Duration::from_millis(300)))
+        .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
     // An Initial below 1,200 bytes, an unknown version below them, and noise (RFC 9000, sections 14.1 and 5.2.2).
     let mut small = vec![0xc0, 0, 0, 0, 1, 8];
@@ -241,4 +242,15 @@ fn content_that_differs_from_its_length_reaches_nobody_as_a_whole() {
     let bytes = [head(&fields), data(b"four")].concat();
     let id = peer.open(Dir::Bi, &bytes, End::Here);
     assert!(peer.response(id).text().ends_with("four"));
+}
+
+/// RFC 9000, section 8.1: an address that was not validated gets three times what it sent at most, also when the server
+/// sends it again and again.
+#[test]
+fn a_forged_address_gets_three_times_what_was_sent_at_most() {
+    let server = start();
+    let (sent, received) = Peer::say_nothing_more(server.port, Duration::from_secs(4));
+    assert!(sent >= 1_200, "{sent} bytes were sent");
+    assert!(received > 0, "the server responds");
+    assert!(received <= 3 * sent, "{received} bytes for {sent}");
 }

@@ -177,6 +177,37 @@ impl Peer {
         peer
     }
 
+    /// Sends the first packets and says nothing more, as if its address were not its own. Returns the bytes that it sent, and
+    /// those that came within `time`.
+    pub fn say_nothing_more(port: u16, time: Duration) -> (usize, usize) {
+        let identity = Identity::new();
+        let config = ClientConfig::new(identity.tls.clone());
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
+        let (_, mut quic) = endpoint
+            .connect(Instant::now(), config, server, "localhost")
+            .expect("it can be configured");
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let (mut sent, mut out) = (0, Vec::new());
+        while let Some(transmit) = quic.poll_transmit(Instant::now(), 1, &mut out) {
+            sent += socket
+                .send_to(&out[..transmit.size], server)
+                .expect("it is sent");
+            out.clear();
+        }
+        let (mut received, end, mut buf) = (0, Instant::now() + time, [0; 65_536]);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return (sent, received);
+            }
+            socket
+                .set_read_timeout(Some(left))
+                .expect("it is longer than zero");
+            received += socket.recv(&mut buf).unwrap_or_default();
+        }
+    }
+
     /// The client's own control stream.
     pub fn control(&self) -> StreamId {
         self.control

@@ -237,7 +237,7 @@ where
         Poll::Pending
     }
 
-    /// Takes what QUIC tells.
+    /// Takes the events of QUIC.
     fn heed(&mut self) {
         loop {
             let event = self.mux.quic.borrow_mut().poll();
@@ -503,8 +503,9 @@ where
     /// Sends packets as long as there are any, up to a limit. Returns whether some were sent.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let socket = &self.endpoint.socket;
+        let waiting = Some((self.handle.0, cx.waker()));
         if let Some((transmit, bytes)) = &self.unsent {
-            if is_full(&socket.send(transmit, bytes, Some(cx))) {
+            if is_full(&socket.send(transmit, bytes, waiting)) {
                 return false;
             }
             self.unsent = None;
@@ -522,7 +523,7 @@ where
             drop(quic);
             sent += transmit.size;
             // Any other error is like a lost packet.
-            if is_full(&socket.send(&transmit, &out, Some(cx))) {
+            if is_full(&socket.send(&transmit, &out, waiting)) {
                 self.unsent = Some((transmit, std::mem::take(&mut *out)));
                 return true;
             }
