@@ -23,11 +23,11 @@ pub mod cost {
     pub const DATA_TINY: u32 = 1;
     /// SETTINGS.
     pub const SETTINGS: u32 = 16;
-    /// PING beyond those that go with content, see [`super::REPLIES_EXPECTED`].
+    /// PING beyond those that go with content.
     pub const PING: u32 = 4;
     /// PRIORITY, PRIORITY_UPDATE and frames of unknown kinds.
     pub const IGNORED: u32 = 4;
-    /// WINDOW_UPDATE beyond those that go with content, see [`super::REPLIES_EXPECTED`].
+    /// WINDOW_UPDATE beyond those that go with content.
     pub const WINDOW_UPDATE: u32 = 4;
     /// A frame for a stream that is over.
     pub const LATE: u32 = 2;
