@@ -222,6 +222,6 @@ fn poll_write_from<W: AsyncWrite + Unpin>(
 }
 
 /// Converts the IPv4-mapped address of a peer on an IPv6 socket to IPv4, for matching and logging.
-pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+pub fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

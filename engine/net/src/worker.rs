@@ -5,11 +5,12 @@ use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_message::Moment;
+use sluice_message::{ConnFacts, ConnInfo, Moment, Remote};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
@@ -47,6 +48,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
+    /// How many connections have got a number.
+    connections: Cell<u64>,
     /// How many have asked the worker to stay, see [`Worker::stay`].
     pub(crate) staying: Rc<Cell<usize>>,
     /// Its connections, for requests that outlive their configuration.
@@ -190,6 +193,21 @@ impl Worker {
     /// If it was created as a different type.
     pub fn upstream_pool<P: UpstreamPool + Default>(&self) -> &P {
         self.upstreams.or_default()
+    }
+
+    /// The facts of a new connection between these ends, with the next number of the worker's connections.
+    pub fn new_connection(&self, (remote, local): (Remote, Option<SocketAddr>)) -> ConnInfo {
+        self.connections.set(self.connections.get() + 1);
+        ConnInfo {
+            remote,
+            local,
+            tls: None,
+            facts: ConnFacts {
+                serial: self.connections.get(),
+                began: self.clock.coarse(),
+                ..ConnFacts::default()
+            },
+        }
     }
 
     /// Keeps a draining worker from ending until the returned value is dropped, within the time it has.

@@ -11,6 +11,8 @@ use sluice_net::datagrams::generation;
 /// longer.
 pub(crate) const ID_BYTES: usize = 8;
 
+const _: () = assert!(ID_BYTES >= 2, "an ID has the numbers of socket and process");
+
 /// Where the length of the connection ID of a long header stands, and the ID (RFC 9000, section 17.2); where that of a
 /// short header stands (section 17.3.1).
 const LONG_LENGTH_AT: usize = 5;

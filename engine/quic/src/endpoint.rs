@@ -9,18 +9,17 @@ use std::time::Instant;
 
 use quinn_proto::{
     ConnectionEvent, ConnectionHandle, EndpointEvent, Incoming, ServerConfig, Transmit,
-    TransportConfig,
 };
 use rustls::quic::Suite;
 use sluice_net::multiplexed::host::Host;
 use sluice_net::tls::{ConfigChoice, Ends};
-use sluice_net::{Http3, Service};
+use sluice_net::{Service, Settings};
 use tokio::sync::Notify;
 
 use crate::generations::Generations;
 use crate::keys::Keys;
 use crate::socket::Socket;
-use crate::tls::{Shared, TlsServer};
+use crate::tls::TlsServer;
 use crate::transport;
 
 /// The keys of Initial packets, which are the same for all (RFC 9001, section 5.2).
@@ -50,7 +49,6 @@ pub(crate) struct Endpoint<S: Service> {
     pub(crate) rate: Rate,
     initial: Suite,
     keys: Keys,
-    transport: RefCell<Option<(Http3, Arc<TransportConfig>)>>,
     /// Packets on their way to the socket.
     pub(crate) out: RefCell<Vec<u8>>,
 }
@@ -95,14 +93,6 @@ impl<S: Service> Drop for Counted<S> {
     }
 }
 
-/// What serves a new connection.
-pub(crate) struct Admission {
-    /// The configuration of the connection.
-    pub(crate) config: Arc<ServerConfig>,
-    /// What its TLS session tells.
-    pub(crate) shared: Arc<Shared>,
-}
-
 impl<S: Service> Endpoint<S> {
     pub(crate) fn new(socket: Socket, index: u8, host: Host<S>, initial: Suite) -> Endpoint<S> {
         let allows_discovery = !socket.may_fragment();
@@ -128,7 +118,6 @@ impl<S: Service> Endpoint<S> {
             rate: Rate::default(),
             initial,
             keys,
-            transport: RefCell::new(None),
             out: RefCell::new(Vec::new()),
         };
         endpoint.take_connections();
@@ -150,42 +139,24 @@ impl<S: Service> Endpoint<S> {
         let _ = self.socket.send(transmit, bytes, None);
     }
 
-    pub(crate) fn admission(
+    /// The configuration of a new connection.
+    pub(crate) fn config(
         &self,
         choice: Arc<dyn ConfigChoice>,
+        settings: &Settings,
         incoming: &Incoming,
-    ) -> Admission {
-        let shared = Arc::new(Shared::default());
+    ) -> Arc<ServerConfig> {
         let crypto = TlsServer {
             choice: Some(choice),
-            early: self.host.binding().service.settings().h3.early_data,
+            early: settings.h3.early_data,
             ends: Ends {
                 local: incoming.local_ip().map(|ip| ip.to_canonical()),
                 remote: Some(incoming.remote_address().ip().to_canonical()),
             },
             initial: self.initial,
-            shared: shared.clone(),
         };
-        let config = transport::server(Arc::new(crypto), self.transport(), &self.keys);
-        Admission {
-            config: Arc::new(config),
-            shared,
-        }
-    }
-
-    /// The settings of new connections, made anew when the configuration has changed.
-    fn transport(&self) -> Arc<TransportConfig> {
-        let binding = self.host.binding();
-        let settings = binding.service.settings();
-        let mut known = self.transport.borrow_mut();
-        match &*known {
-            Some((of, transport)) if *of == settings.h3 => transport.clone(),
-            Some(_) | None => {
-                let transport = Arc::new(transport::transport(settings));
-                *known = Some((settings.h3.clone(), transport.clone()));
-                transport
-            }
-        }
+        let transport = Arc::new(transport::transport(settings));
+        Arc::new(transport::server(Arc::new(crypto), transport, &self.keys))
     }
 
     /// Accepts a connection whose turn it is. `None`: its handshake has failed, and the client knows.

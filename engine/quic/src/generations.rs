@@ -13,7 +13,7 @@ use sluice_net::worker::Stay;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
-use crate::connection_ids::{self, ID_BYTES};
+use crate::connection_ids;
 use crate::limits::DATAGRAM_BYTES_MAX;
 
 /// Where a datagram came from.
@@ -74,7 +74,7 @@ impl Generations {
     pub(crate) fn follow(&self, link: OwnedFd) {
         let link = Link::new(link).ok();
         if let Some(link) = &link {
-            // If it is gone, there is nothing to pass back.
+            // If it is gone, nothing has to go back.
             let _ = link.write(&READS);
         }
         *self.predecessor.borrow_mut() = link;
@@ -144,7 +144,7 @@ impl Generations {
         }
     }
 
-    /// The next message of a link. `Pending` as well if there is no link.
+    /// The next message of a link. Without a link it stays `Pending`.
     pub(crate) fn poll_passed(
         &self,
         from: Other,
@@ -244,8 +244,6 @@ fn read_message(message: &[u8]) -> Option<Passed> {
     };
     Some(Passed::Datagram(origin, HEAD_BYTES))
 }
-
-const _: () = assert!(ID_BYTES >= 2, "an ID has the numbers of socket and process");
 
 #[cfg(test)]
 mod tests {

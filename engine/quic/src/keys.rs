@@ -8,42 +8,13 @@ use aws_lc_rs::{hkdf, hmac, rand};
 use quinn_proto::ConnectionId;
 use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
 
-/// The secrets of this process. An upgraded binary has others: tokens of the old one are refused, and clients
-/// validate their addresses again.
-static SECRETS: LazyLock<Secrets> = LazyLock::new(Secrets::random);
-
-struct Secrets {
-    reset: Arc<hmac::Key>,
-    token: Arc<hkdf::Prk>,
-}
-
-impl Secrets {
-    /// Those that follow from a secret of the operator.
-    fn of(secret: &[u8]) -> Secrets {
-        let derive = |label: &[u8]| hkdf::Salt::new(hkdf::HKDF_SHA256, label).extract(secret);
-        let mut reset = [0; 32];
-        derive(b"sluice quic reset")
-            .expand(&[b"key"], hkdf::HKDF_SHA256)
-            .and_then(|key| key.fill(&mut reset))
-            .expect("the key is as long as the hash");
-        Secrets {
-            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset)),
-            token: Arc::new(derive(b"sluice quic token")),
-        }
-    }
-
-    fn random() -> Secrets {
-        let random = || {
-            let mut bytes = [0; 64];
-            rand::fill(&mut bytes).expect("the system has random bytes");
-            bytes
-        };
-        Secrets {
-            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &random())),
-            token: Arc::new(hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&random())),
-        }
-    }
-}
+/// The keys of this process. An upgraded binary has others: tokens of the old one are refused, and clients validate their
+/// addresses again.
+static OF_PROCESS: LazyLock<Keys> = LazyLock::new(|| {
+    let mut secret = [0; 64];
+    rand::fill(&mut secret).expect("the system has random bytes");
+    Keys::of(&secret)
+});
 
 /// The keys of an endpoint.
 #[derive(Clone)]
@@ -55,15 +26,21 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The keys that follow from `secret`, or those of this process.
+    /// The keys that follow from the secret of an operator, or those of this process.
     pub(crate) fn new(secret: Option<&[u8]>) -> Keys {
-        let of = |secrets: &Secrets| Keys {
-            reset: secrets.reset.clone(),
-            token: secrets.token.clone(),
-        };
-        match secret {
-            Some(secret) => of(&Secrets::of(secret)),
-            None => of(&SECRETS),
+        secret.map_or_else(|| OF_PROCESS.clone(), Keys::of)
+    }
+
+    fn of(secret: &[u8]) -> Keys {
+        let derive = |label: &[u8]| hkdf::Salt::new(hkdf::HKDF_SHA256, label).extract(secret);
+        let mut reset = [0; 32];
+        derive(b"sluice quic reset")
+            .expand(&[b"key"], hkdf::HKDF_SHA256)
+            .and_then(|key| key.fill(&mut reset))
+            .expect("the key is as long as the hash");
+        Keys {
+            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset)),
+            token: Arc::new(derive(b"sluice quic token")),
         }
     }
 }
@@ -98,6 +75,19 @@ pub(crate) fn retry_tag(original: &ConnectionId, packet: &[u8]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_secret_gives_the_same_keys() {
+        let tag = |secret: Option<&[u8]>| {
+            let mut tag = [0; 32];
+            Keys::new(secret).reset.sign(b"id", &mut tag);
+            tag
+        };
+        assert_eq!(tag(Some(b"a secret")), tag(Some(b"a secret")));
+        assert_ne!(tag(Some(b"a secret")), tag(Some(b"another")));
+        assert_eq!(tag(None), tag(None));
+        assert_ne!(tag(None), tag(Some(b"a secret")));
+    }
 
     /// RFC 9001, appendix A.4.
     #[test]

@@ -61,6 +61,9 @@ pub const STEPS_MAX: usize = 128;
 /// (RFC 9114, section 6.2.3).
 pub const UNIDIRECTIONAL_MAX: u32 = 8;
 
+/// Quiet times of a connection between two additions of what it sent and received to the counters of the worker.
+pub const RESTS_PER_COUNT: u32 = 64;
+
 /// Slots of requests that a quiet connection keeps: clients that send one request after the other need one or two, of some
 /// 300 bytes.
 pub const SLOTS_KEPT_MAX: usize = 2;

@@ -175,8 +175,8 @@ impl<S: Service> Endpoint<S> {
         let second = worker.clock.unix_seconds();
         let is_busy = self.rate.count(second) > HANDSHAKES_BEFORE_RETRY;
         let binding = host.binding();
-        let validation = binding.service.settings().h3.address_validation;
-        let asks = is_busy || validation == AddressValidation::Always;
+        let settings = binding.service.settings();
+        let asks = is_busy || settings.h3.address_validation == AddressValidation::Always;
         if asks && !incoming.remote_address_validated() && incoming.may_retry() {
             worker.counters.quic_retries.up();
             return self.retry(incoming);
@@ -189,10 +189,10 @@ impl<S: Service> Endpoint<S> {
             worker.counters.accept_pauses.up();
             return self.refuse(incoming);
         };
-        let admission = self.admission(choice, &incoming);
+        let config = self.config(choice, settings, &incoming);
         self.waiting.set(self.waiting.get() + 1);
         let counted = Counted::new(self);
-        let accepted = connection::accept(self.clone(), incoming, admission, entered, counted);
+        let accepted = connection::accept(self.clone(), incoming, config, entered, counted);
         tokio::task::spawn_local(accepted);
     }
 }

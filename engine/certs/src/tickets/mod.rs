@@ -12,6 +12,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
+use sluice_net::tls::NoTickets;
 
 pub use shared::SharedKeys;
 
@@ -395,27 +396,6 @@ fn now() -> u64 {
 /// Seconds since the Unix epoch; 0 for an earlier clock.
 fn seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-#[derive(Debug)]
-struct NoTickets;
-
-impl ProducesTickets for NoTickets {
-    fn enabled(&self) -> bool {
-        false
-    }
-
-    fn lifetime(&self) -> u32 {
-        0
-    }
-
-    fn encrypt(&self, _plain: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn decrypt(&self, _cipher: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod serve_response;
 mod shared;
 mod wrapped_connection;
 
-use sluice_message::{ConnFacts, ConnInfo, Moment, ProxiedAddresses, Remote};
+use sluice_message::{ConnInfo, Moment, ProxiedAddresses, Remote};
 use sluice_wire::h1::RequestDecoder;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -228,17 +228,8 @@ impl<S: Service> Connection<S> {
         open: Open,
     ) -> Self {
         let worker = shared.worker.clone();
-        let info = ConnInfo {
-            remote,
-            local,
-            tls: None,
-            facts: ConnFacts {
-                serial: worker.counters.accepted.value(),
-                began: worker.clock.coarse(),
-                socket: stream.tcp_socket(),
-                ..ConnFacts::default()
-            },
-        };
+        let mut info = worker.new_connection((remote, local));
+        info.facts.socket = stream.tcp_socket();
         let link = Link::new(stream, worker);
         Connection {
             link,

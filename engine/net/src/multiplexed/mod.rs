@@ -7,6 +7,7 @@ mod request_body;
 mod send;
 mod streams;
 mod tunnel;
+mod works;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,9 +21,10 @@ use crate::failure::{Failure, FailureKind, Side};
 use crate::retirement::InProgress;
 use crate::worker::Worker;
 
-pub use ready::{Ready, SLOTS, Woken};
+pub use ready::{Readiness, Ready, SLOTS, Woken};
 pub use request_body::StreamBody;
-pub use streams::{HeadRead, Home, Over, Place, Places, Start, prepare, serve};
+pub use streams::{HeadRead, Home, Over, Start, prepare, serve};
+pub use works::Works;
 
 /// A connection as its streams see it. Nothing of it is borrowed across an await point.
 pub trait Carrier: 'static {

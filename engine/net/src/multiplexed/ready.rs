@@ -1,9 +1,10 @@
 //! The set of streams of a connection that are ready to be polled, as a bit set. One task serves all streams and polls
 //! only those that were woken.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 /// Number of stream slots.
 pub const SLOTS: usize = 128;
@@ -80,6 +81,39 @@ impl Ready {
             }
         }
         Woken(words)
+    }
+}
+
+/// The set of woken streams of a connection, for the task that drives it now.
+pub struct Readiness(RefCell<Arc<Ready>>);
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Readiness(RefCell::new(Ready::new(Waker::noop().clone())))
+    }
+}
+
+impl Readiness {
+    /// The set for the task of `cx`. The flag says whether all streams have to be polled because their wakers belong to
+    /// another task.
+    pub fn for_task(&self, cx: &Context<'_>) -> (Arc<Ready>, bool) {
+        let known = self.0.borrow().clone();
+        if known.is_for(cx.waker()) {
+            return (known, false);
+        }
+        let fresh = Ready::new(cx.waker().clone());
+        *self.0.borrow_mut() = fresh.clone();
+        (fresh, true)
+    }
+
+    /// Wakes the stream in `slot`.
+    pub fn mark(&self, slot: usize) {
+        self.0.borrow().mark(slot);
+    }
+
+    /// Wakes the task, not for a stream.
+    pub fn rouse(&self) {
+        self.0.borrow().rouse();
     }
 }
 

@@ -1,9 +1,7 @@
 //! The life cycle of one stream: a request whose head was received, its response, its record. `drive` decides when it
 //! is polled.
 
-use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -20,7 +18,6 @@ use crate::clock;
 use crate::connection::{Asker, SendTimeouts, response, start_of};
 use crate::failure::Failure;
 use crate::interims::Interim;
-use crate::limits::STREAMS_KEPT_MAX;
 use crate::service::{Came, Completion, Exchange, Refused, Service};
 
 /// Connection state that streams need.
@@ -187,40 +184,6 @@ impl<M: Carrier> Asker for StreamAsker<'_, M> {
         match self.carrier.gone(self.id) {
             Some(gone) => Poll::Ready(gone.failure()),
             None => Poll::Pending,
-        }
-    }
-}
-
-/// A pool of allocations for stream futures.
-pub struct Places<F>(RefCell<Vec<Place<F>>>);
-
-/// An allocation for the future of a stream; empty while unused.
-pub type Place<F> = Pin<Box<Option<F>>>;
-
-impl<F> Default for Places<F> {
-    fn default() -> Self {
-        Places(RefCell::new(Vec::new()))
-    }
-}
-
-impl<F: Future> Places<F> {
-    /// Puts `future` into an allocation from the pool.
-    pub fn fill(&self, future: F) -> Place<F> {
-        match self.0.borrow_mut().pop() {
-            Some(mut place) => {
-                place.set(Some(future));
-                place
-            }
-            None => Box::pin(Some(future)),
-        }
-    }
-
-    /// Drops the future and returns the allocation to the pool.
-    pub fn give_back(&self, mut place: Place<F>) {
-        place.set(None);
-        let mut kept = self.0.borrow_mut();
-        if kept.len() < STREAMS_KEPT_MAX {
-            kept.push(place);
         }
     }
 }

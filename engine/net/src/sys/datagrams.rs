@@ -13,7 +13,7 @@ const LONG_ID_AT: u32 = 6;
 const SHORT_ID_AT: u32 = 1;
 
 /// Makes the first byte of the connection ID choose the socket of the group that `socket` belongs to: 0 is the socket
-/// that was bound first. If there is no such socket, the kernel decides by the addresses. A load beyond the end of a
+/// that was bound first. Without such a socket the kernel decides by the addresses. A load beyond the end of a
 /// datagram ends the program with 0.
 ///
 /// # Errors

@@ -10,9 +10,9 @@ pub use rustls_session::signed;
 pub use rustls_session::{ChainTrust, ChainTrustError, Doubt};
 pub use rustls_session::{
     ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity, NameRule,
-    Preparation, Resumes, RustlsAcceptor, SESSION_ID_LABEL, SecondOpinion, SendsName, ServerTrust,
-    Signatures, Versions, certificates_from_pem, certificates_in, iana_name, is_key_of, offered,
-    revoked_from_pem, server_verifier, system_certificates,
+    NoTickets, Preparation, Resumes, RustlsAcceptor, SESSION_ID_LABEL, SecondOpinion, SendsName,
+    ServerTrust, Signatures, Versions, certificates_from_pem, certificates_in, iana_name,
+    is_key_of, offered, revoked_from_pem, server_verifier, system_certificates,
 };
 pub use session::{Acceptor, Ends, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};

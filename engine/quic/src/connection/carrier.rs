@@ -100,9 +100,7 @@ impl Carrier for Mux {
             if count <= COPY_BYTES_MAX {
                 slot.head.extend_from_slice(piece);
             } else {
-                slot.unsent
-                    .push(Bytes::from(std::mem::take(&mut slot.head)));
-                slot.unsent.push(Bytes::copy_from_slice(piece));
+                slot.queue(Bytes::copy_from_slice(piece));
             }
             if end.is_here() && count == data.len() {
                 self.finish(id, slot)?;
@@ -124,9 +122,7 @@ impl Carrier for Mux {
         append_at(&file.file, offset, count, &mut piece).map_err(NotSent::File)?;
         let sent = self.sending(id, |slot| {
             encode_frame_head(FrameKind::DATA, count as u64, &mut slot.head);
-            slot.unsent
-                .push(Bytes::from(std::mem::take(&mut slot.head)));
-            slot.unsent.push(Bytes::from(piece));
+            slot.queue(Bytes::from(piece));
             self.flush(id.id, slot).map(|_| ())
         });
         sent.map_err(NotSent::Gone)
@@ -228,7 +224,7 @@ impl Mux {
 
     fn fill(&self, id: Request, slot: &mut Slot, buf: &mut Vec<u8>) -> Result<(), Fault> {
         if let Some(section) = slot.blocked.take() {
-            self.read_trailers(id, slot, &section)?;
+            self.read_trailers(id, slot, section)?;
             if slot.blocked.is_some() {
                 return Ok(());
             }
@@ -239,7 +235,7 @@ impl Mux {
                     Received::Data => {}
                     Received::Nothing => return Ok(()),
                     Received::Reset => {
-                        self.charge(cost::RESET / cost::IGNORED);
+                        self.charge(cost::RESET);
                         slot.stage = Stage::Gone(Gone::Closed);
                     }
                     Received::End => {
@@ -278,21 +274,21 @@ impl Mux {
         }
         let taken = offered - input.len();
         slot.rest = rest.slice(taken..);
-        self.charge(slot.reader.take_glitches());
+        self.charge_frames(slot.reader.take_glitches());
         match section {
-            Some(section) => self.read_trailers(id, slot, &section),
+            Some(section) => self.read_trailers(id, slot, section),
             None => Ok(()),
         }
     }
 
-    fn read_trailers(&self, id: Request, slot: &mut Slot, section: &[u8]) -> Result<(), Fault> {
+    fn read_trailers(&self, id: Request, slot: &mut Slot, section: Vec<u8>) -> Result<(), Fault> {
         let mut heads = self.heads.borrow_mut();
         let read = heads
-            .trailers(id.id.into(), section)
+            .trailers(id.id.into(), &section)
             .map_err(|_| Fault::Connection(Code::DECOMPRESSION_FAILED))?;
         match read {
             Read::Done(fields) => slot.trailers = Some(fields),
-            Read::Blocked => slot.blocked = Some(section.to_vec()),
+            Read::Blocked => slot.blocked = Some(section),
             Read::Faulty(_) => return Err(Fault::Stream(Code::MESSAGE_ERROR)),
         }
         // Acknowledgements of entries.

@@ -1,6 +1,7 @@
 //! The streams that are not requests (RFC 9114, section 6.2): the control streams of both ends and those of QPACK.
 
 use quinn_proto::{Dir, StreamId, VarInt};
+use sluice_wire::glitch::cost;
 use sluice_wire::h3::qpack::DecoderStreamReader;
 use sluice_wire::h3::{
     Code, ControlEvent, ControlReader, FrameKind, Settings, StreamKind, StreamKindReader,
@@ -168,7 +169,7 @@ impl Control {
             Kind::Unsaid(_) => {}
             Kind::Ignored => {
                 // RFC 9114, section 6.2: its bytes are of no use.
-                mux.charge(1);
+                mux.charge(cost::IGNORED);
                 mux.stop(*id, Code::STREAM_CREATION_ERROR);
                 self.theirs.swap_remove(at);
             }
@@ -184,7 +185,7 @@ impl Control {
             }
             Kind::Decoder(reader) => {
                 reader.receive(input)?;
-                mux.charge(reader.take_glitches());
+                mux.charge_frames(reader.take_glitches());
             }
             Kind::Control(reader) => {
                 while let Some(event) = reader.receive(&mut input, &mux.limits)? {
@@ -201,7 +202,7 @@ impl Control {
                         }
                     }
                 }
-                mux.charge(reader.take_glitches());
+                mux.charge_frames(reader.take_glitches());
             }
         }
         Ok(said)

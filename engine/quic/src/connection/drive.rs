@@ -3,32 +3,32 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionHandle, Dir, Event, StreamEvent, StreamId, Transmit, VarInt};
-use sluice_message::{ConnFacts, ConnInfo, Early, Remote, TlsInfo, Version};
+use quinn_proto::{ConnectionHandle, Dir, Event, StreamEvent, StreamId, Transmit};
+use sluice_message::{ConnInfo, Early, TlsInfo, Version};
 use sluice_net::multiplexed::host::Open;
 use sluice_net::multiplexed::{
-    Gone, HeadRead, Home, Over, Place, Places, Ready, SLOTS, Start, Woken, prepare,
+    Gone, HeadRead, Home, Over, Ready, SLOTS, Start, Woken, Works, prepare,
 };
 use sluice_net::{Count, Exchange, Service, Settings, Timer};
 use sluice_wire::glitch::cost;
 use sluice_wire::h3::Code;
+use sluice_wire::sections::End;
 use tokio::time::Sleep;
 
 use super::control::{Control, Said};
 use super::heads::Headed;
-use super::mux::{Mux, Request, Stage};
+use super::mux::{Mux, Request, Stage, number_of};
 use crate::endpoint::{Endpoint, Receiving};
 use crate::limits::{
-    LEAVE_TIMEOUT, PING_INTERVAL, SENT_PER_TURN_MAX, SLOTS_KEPT_MAX, STEPS_MAX, TURNS_MAX,
-    UNACKNOWLEDGED_BYTES_MIN, UNACKNOWLEDGED_WINDOWS,
+    LEAVE_TIMEOUT, PING_INTERVAL, RESTS_PER_COUNT, SENT_PER_TURN_MAX, SLOTS_KEPT_MAX, STEPS_MAX,
+    TURNS_MAX, UNACKNOWLEDGED_BYTES_MIN, UNACKNOWLEDGED_WINDOWS,
 };
 
 /// The driver of one connection. `F` is the future of a request, `M` creates it.
@@ -38,8 +38,7 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     home: Rc<Home<S, Mux>>,
     mux: Rc<Mux>,
     make: M,
-    works: Vec<Work<F>>,
-    places: Rc<Places<F>>,
+    works: Works<F>,
     control: Control,
     /// Facts of the connection, complete once the handshake has said enough.
     info: Rc<ConnInfo>,
@@ -73,20 +72,12 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     open: Option<Open>,
 }
 
-/// How many quiet times lie between two additions to the counters of the worker.
-const RESTS_PER_COUNT: u32 = 64;
-
 /// What was added to the counters of the worker.
 #[derive(Default)]
 struct Counted {
     lost: u64,
     sent: u64,
     received: u64,
-}
-
-struct Work<F> {
-    waker: Option<Waker>,
-    future: Option<Place<F>>,
 }
 
 /// The state of the connection.
@@ -138,37 +129,22 @@ where
         endpoint: &'e Endpoint<S>,
         handle: ConnectionHandle,
         (home, make): (Rc<Home<S, Mux>>, M),
-        (remote, local): (Remote, Option<SocketAddr>),
-        open: Open,
+        (info, open): (ConnInfo, Open),
+        settings: &Settings,
     ) -> Self {
         let mux = home.carrier.clone();
         let client = mux.quic.borrow().remote_address();
         let worker = endpoint.host.worker();
         let leave = worker.timers.timer();
         leave.set_for_drain();
-        let binding = endpoint.host.binding();
-        let settings = binding.service.settings();
-        let times = Times::from(settings);
         let unacknowledged_max = u64::from(settings.h3.unacknowledged_bytes_max);
-        drop(binding);
-        let info = ConnInfo {
-            remote,
-            local,
-            tls: None,
-            facts: ConnFacts {
-                serial: worker.counters.accepted.value(),
-                began: worker.clock.coarse(),
-                ..ConnFacts::default()
-            },
-        };
         Drive {
             endpoint,
             handle,
             mux,
             home,
             make,
-            works: Vec::new(),
-            places: worker.local(),
+            works: Works::new(worker),
             control: Control::default(),
             info: Rc::new(info),
             early: None,
@@ -183,7 +159,7 @@ where
             unsent: None,
             remote: client,
             next_stream: 0,
-            times,
+            times: Times::from(settings),
             unacknowledged: UNACKNOWLEDGED_BYTES_MIN,
             unacknowledged_max: unacknowledged_max.max(UNACKNOWLEDGED_BYTES_MIN),
             counted: Counted::default(),
@@ -194,10 +170,10 @@ where
 
     /// Makes progress until nothing is left to do for now, or the connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let (ready, is_new) = self.mux.ready_for(cx);
+        let (ready, is_new) = self.mux.ready.for_task(cx);
         ready.rise();
         if is_new {
-            self.works.iter_mut().for_each(|work| work.waker = None);
+            self.works.forget_wakers();
             self.mux.wake_all();
         }
         let mut steps = 0;
@@ -205,11 +181,11 @@ where
             let has_news = self.mux.take_news();
             if has_news {
                 self.heed();
+                self.widen();
             }
             let stepped = self.run(&ready);
             self.control.flush(&self.mux);
             self.obey();
-            self.widen();
             let has_output = self.mux.take_output();
             let must_send = has_news || stepped > 0 || has_output || self.unsent.is_some();
             let has_sent = must_send && self.send(cx);
@@ -305,7 +281,7 @@ where
             StreamEvent::Writable { id } => self.mux.writable(id),
             StreamEvent::Stopped { id, .. } => match self.mux.find(id) {
                 Some(request) => {
-                    self.mux.charge(cost::RESET / cost::IGNORED);
+                    self.mux.charge(cost::RESET);
                     self.mux.lose(request, Gone::Closed);
                 }
                 None if id.dir() == Dir::Uni => self.mux.fail(Code::CLOSED_CRITICAL_STREAM),
@@ -364,47 +340,43 @@ where
     /// Reads the head of a request, and starts the request if it is complete.
     fn begin(&mut self, request: Request) {
         let (host, info) = (&self.endpoint.host, &self.info);
-        let spare = &mut self.spare;
-        let exchange = spare.get_or_insert_with(|| host.take_exchange(info));
+        let spare = self.spare.take();
+        let mut exchange = spare.unwrap_or_else(|| host.take_exchange(info));
         if !Rc::ptr_eq(&exchange.conn, info) {
             exchange.conn = info.clone();
         }
         match self.mux.read_head(request, &mut exchange.req) {
-            Headed::Later => {}
-            Headed::Over => self.mux.end(request.slot, Over::Cancelled),
+            Headed::Later => self.spare = Some(exchange),
+            Headed::Over => {
+                self.spare = Some(exchange);
+                self.mux.end(request.slot, Over::Cancelled);
+            }
             Headed::Read(facts, end) => {
                 self.mux.set_priority(request.id, facts.priority);
-                self.start(request, Ok(&facts), end);
+                self.start(exchange, (request, Ok(&facts), end));
             }
             Headed::Refused(fault, end) => {
-                self.mux.charge(cost::REFUSED / cost::IGNORED);
-                match fault.status() {
-                    Some(_) => self.start(request, Err(fault), end),
-                    None => {
-                        self.mux.reset(request.id, Code::MESSAGE_ERROR);
-                        self.mux.end(request.slot, Over::Cancelled);
-                    }
+                self.mux.charge(cost::REFUSED);
+                if fault.status().is_some() {
+                    self.start(exchange, (request, Err(fault), end));
+                } else {
+                    self.spare = Some(exchange);
+                    self.mux.free(request.slot, Some(Code::MESSAGE_ERROR));
                 }
             }
         }
     }
 
-    fn start(&mut self, request: Request, head: HeadRead<'_>, end: sluice_wire::sections::End) {
-        let Some(exchange) = self.spare.take() else {
-            return;
-        };
+    fn start(
+        &mut self,
+        exchange: Box<Exchange<S::Context>>,
+        of_stream: (Request, HeadRead<'_>, End),
+    ) {
+        let slot = of_stream.0.slot;
         let binding = self.endpoint.host.binding();
-        let of_stream = (request, head, end);
         let (start, is_last) = prepare(&self.mux, binding, exchange, of_stream, Version::Http3);
-        let future = (self.make)(start);
-        while self.works.len() <= request.slot {
-            self.works.push(Work {
-                waker: None,
-                future: None,
-            });
-        }
-        self.works[request.slot].future = Some(self.places.fill(future));
-        self.mux.wake(request.slot);
+        self.works.put(slot, (self.make)(start));
+        self.mux.wake(slot);
         if is_last {
             self.drain();
         }
@@ -425,60 +397,41 @@ where
     }
 
     fn step(&mut self, slot: usize, ready: &Arc<Ready>) {
-        let has_future = self
-            .works
-            .get(slot)
-            .is_some_and(|work| work.future.is_some());
-        if !has_future {
-            // A head that waited for entries of the dynamic table, or a stream that is gone before its head.
-            if let Some(request) = self.mux.at(slot) {
-                match self.mux.stage(request) {
-                    Some(Stage::Head) => self.begin(request),
-                    Some(Stage::Gone(_)) => self.mux.end(slot, Over::Cancelled),
-                    Some(Stage::Open | Stage::Unwanted | Stage::Whole) | None => {}
-                }
-            }
-            return;
+        if !self.works.has(slot) {
+            return self.step_head(slot);
         }
-        let work = &mut self.works[slot];
-        let Some(future) = &mut work.future else {
-            return;
+        let Poll::Ready(over) = self.works.poll(slot, ready) else {
+            return self.mux.flush_slot(slot);
         };
-        let waker = work.waker.get_or_insert_with(|| ready.waker(slot));
-        let mut cx = Context::from_waker(waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| match future.as_mut().as_pin_mut() {
-            Some(future) => future.poll(&mut cx),
-            None => Poll::Pending,
-        }));
-        let over = match polled {
-            Ok(Poll::Pending) => {
-                self.mux.flush_slot(slot);
-                return;
-            }
-            Ok(Poll::Ready(over)) => over,
-            // The exchange is discarded, so a partial change is never visible.
-            Err(_) => {
-                self.endpoint.host.worker().counters.panics.up();
-                Over::Failed
-            }
-        };
-        if let Some(place) = work.future.take() {
-            self.places.give_back(place);
-        }
         self.mux.end(slot, over);
         if self.home.is_closing.get() {
             self.drain();
         }
     }
 
-    /// Closes the connection if a fault, or the age of its requests, demands it; or if it is to leave and nothing is
-    /// open any more.
+    /// A head that waited for entries of the dynamic table, or a stream that is gone before its head.
+    fn step_head(&mut self, slot: usize) {
+        let Some(request) = self.mux.at(slot) else {
+            return;
+        };
+        match self.mux.stage(request) {
+            Some(Stage::Head) => self.begin(request),
+            Some(Stage::Gone(_)) => self.mux.end(slot, Over::Cancelled),
+            Some(Stage::Open | Stage::Unwanted | Stage::Whole) | None => {}
+        }
+    }
+
+    /// Closes the connection if a fault or the age of its requests demands it.
     fn obey(&mut self) {
         if self.phase == Phase::Closed {
             return;
         }
         if let Some(code) = self.mux.take_fault() {
-            self.endpoint.host.worker().counters.http3_faults.up();
+            let counters = &self.endpoint.host.worker().counters;
+            match code {
+                Code::EXCESSIVE_LOAD => counters.http3_calmed.up(),
+                _ => counters.http3_faults.up(),
+            }
             return self.close(code);
         }
         if self.mux.is_outlived() {
@@ -550,8 +503,7 @@ where
             return Poll::Ready(());
         }
         let is_retired = self.endpoint.host.is_retired();
-        let is_open = matches!(self.phase, Phase::Open);
-        if is_open && (self.leave.poll_expired(cx).is_ready() || is_retired) {
+        if self.phase == Phase::Open && (self.leave.poll_expired(cx).is_ready() || is_retired) {
             self.drain();
             return Poll::Ready(());
         }
@@ -561,16 +513,15 @@ where
         let waits = self.waits_for();
         if waits != self.waits {
             self.waits = waits;
+            if waits == Waits::Idle {
+                self.rest();
+            }
             let clock = &self.endpoint.host.worker().clock;
+            let Times { idle, idle_min, .. } = self.times;
             match waits {
                 Waits::Nothing => self.timer.clear(),
                 Waits::Handshake => self.timer.set_yielding(clock, self.times.handshake),
-                Waits::Idle => {
-                    self.rest();
-                    let clock = &self.endpoint.host.worker().clock;
-                    self.timer
-                        .set_idle(clock, self.times.idle, self.times.idle_min);
-                }
+                Waits::Idle => self.timer.set_idle(clock, idle, idle_min),
                 Waits::Last => self.timer.set(clock, LEAVE_TIMEOUT),
             }
         }
@@ -657,8 +608,7 @@ where
     }
 
     fn close(&mut self, code: Code) {
-        let code = VarInt::from_u64(code.0).unwrap_or_default();
-        let now = Instant::now();
+        let (now, code) = (Instant::now(), number_of(code));
         self.mux.quic.borrow_mut().close(now, code, Bytes::new());
         self.end();
     }
@@ -709,8 +659,8 @@ where
         if let Some(spare) = self.spare.take() {
             self.endpoint.host.give_back(spare);
         }
-        if self.mux.open() == 0 && self.works.len() > SLOTS_KEPT_MAX {
-            self.works = Vec::new();
+        if self.mux.open() == 0 {
+            self.works.shrink(SLOTS_KEPT_MAX);
         }
         self.mux.shrink();
     }

@@ -45,7 +45,7 @@ impl Mux {
         head: &mut RequestHead,
     ) -> Result<Headed, Fault> {
         if let Some(section) = slot.blocked.take() {
-            return self.decode(of, slot, head, &section);
+            return self.decode(of, slot, head, section);
         }
         loop {
             if slot.rest.is_empty() {
@@ -53,7 +53,7 @@ impl Mux {
                     Received::Data => {}
                     Received::Nothing => return Ok(Headed::Later),
                     Received::Reset => {
-                        self.charge(cost::RESET / cost::IGNORED);
+                        self.charge(cost::RESET);
                         return Ok(Headed::Over);
                     }
                     Received::End => {
@@ -74,10 +74,10 @@ impl Mux {
             };
             let taken = rest.len() - input.len();
             slot.rest = rest.slice(taken..);
-            self.charge(slot.reader.take_glitches());
+            self.charge_frames(slot.reader.take_glitches());
             match found {
                 None => {}
-                Some(Some(section)) => return self.decode(of, slot, head, &section),
+                Some(Some(section)) => return self.decode(of, slot, head, section),
                 Some(None) => {
                     let end = self.end_of(of, slot)?;
                     return Ok(Headed::Refused(HeadFault::TooLarge, end));
@@ -111,13 +111,13 @@ impl Mux {
         of: Request,
         slot: &mut Slot,
         head: &mut RequestHead,
-        section: &[u8],
+        section: Vec<u8>,
     ) -> Result<Headed, Fault> {
         // The end may become known while the section waits for entries.
         let end = self.end_of(of, slot)?;
         let mut heads = self.heads.borrow_mut();
         let read = heads
-            .request(of.id.into(), section, end, head)
+            .request(of.id.into(), &section, end, head)
             .map_err(|_| Fault::Connection(Code::DECOMPRESSION_FAILED))?;
         let has_output = !heads.decoder.output().is_empty();
         drop(heads);
@@ -127,7 +127,7 @@ impl Mux {
         match read {
             Read::Blocked => {
                 slot.stage = Stage::Head;
-                slot.blocked = Some(section.to_vec());
+                slot.blocked = Some(section);
                 Ok(Headed::Later)
             }
             Read::Faulty(fault) => Ok(Headed::Refused(fault, end)),

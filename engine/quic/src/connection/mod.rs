@@ -9,14 +9,16 @@ mod mux;
 
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use quinn_proto::Incoming;
+use quinn_proto::{Incoming, ServerConfig};
 use sluice_message::Remote;
 use sluice_net::Service;
 use sluice_net::multiplexed::host::{Entered, Open};
 use sluice_net::multiplexed::{Home, serve};
+use sluice_net::stream::canonical;
 
-use crate::endpoint::{Admission, Counted, Endpoint};
+use crate::endpoint::{Counted, Endpoint};
 use drive::Drive;
 
 pub(crate) use mux::Mux;
@@ -25,7 +27,7 @@ pub(crate) use mux::Mux;
 pub(crate) async fn accept<S: Service>(
     endpoint: Rc<Endpoint<S>>,
     incoming: Incoming,
-    admission: Admission,
+    config: Arc<ServerConfig>,
     entered: Entered,
     counted: Counted<S>,
 ) {
@@ -36,31 +38,33 @@ pub(crate) async fn accept<S: Service>(
         return endpoint.refuse(incoming);
     };
     let worker = endpoint.host.worker().clone();
-    let Some((handle, quic)) = endpoint.accept(incoming, admission.config) else {
+    let Some((handle, quic)) = endpoint.accept(incoming, config) else {
         worker.counters.handshakes_failed.up();
-        if let Some(preparation) = admission.shared.take_preparation() {
-            tokio::task::spawn_local(preparation);
-        }
         return;
     };
     worker.counters.http3_connections.up();
-    let settings = endpoint.host.binding();
-    let mux = Mux::new(worker, quic, settings.service.settings());
-    drop(settings);
+    let binding = endpoint.host.binding();
+    let settings = binding.service.settings();
+    let mux = Mux::new(worker.clone(), quic, settings);
     endpoint.register(handle, mux.clone());
     let ends = (Remote::Ip(canonical(remote)), endpoint.local(local_ip));
+    let info = worker.new_connection(ends);
     let home = Rc::new(Home {
         carrier: mux,
         host: endpoint.host.clone(),
         is_closing: std::cell::Cell::new(false),
     });
     let make = |start| serve(home.clone(), start);
-    let mut drive = Drive::new(&endpoint, handle, (home.clone(), make), ends, open);
+    let mut drive = Drive::new(
+        &endpoint,
+        handle,
+        (home.clone(), make),
+        (info, open),
+        settings,
+    );
+    drop(binding);
     poll_fn(|cx| drive.poll(cx)).await;
     drop(drive);
-    if let Some(preparation) = admission.shared.take_preparation() {
-        tokio::task::spawn_local(preparation);
-    }
     endpoint.forget(handle);
     drop(counted);
 }
@@ -91,9 +95,4 @@ async fn admit<S: Service>(
             None
         }
     }
-}
-
-/// An address in the form in which it is shown: IPv4 as IPv4, although an IPv6 socket received it.
-fn canonical(addr: std::net::SocketAddr) -> std::net::SocketAddr {
-    std::net::SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

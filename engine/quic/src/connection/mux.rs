@@ -2,8 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use quinn_proto::{
@@ -12,7 +10,7 @@ use quinn_proto::{
 };
 use sluice_message::Fields;
 use sluice_net::Settings;
-use sluice_net::multiplexed::{Gone, Moved, Over, Ready, SLOTS, WaitsFor};
+use sluice_net::multiplexed::{Gone, Moved, Over, Readiness, SLOTS, WaitsFor};
 use sluice_net::retirement::{InProgress, Outliving};
 use sluice_net::worker::Worker;
 use sluice_wire::glitch::{Budget, Mood, cost};
@@ -31,7 +29,7 @@ pub(crate) struct Mux {
     pub(super) heads: RefCell<HeadReader>,
     pub(super) writer: RefCell<HeadWriter>,
     pub(super) slots: RefCell<Vec<Slot>>,
-    ready: RefCell<Arc<Ready>>,
+    pub(super) ready: Readiness,
     open: Cell<usize>,
     pub(super) moved: Moved,
     pub(super) requests: InProgress,
@@ -149,7 +147,7 @@ impl Mux {
             writer: RefCell::default(),
             limits,
             slots: RefCell::default(),
-            ready: RefCell::new(Ready::new(Waker::noop().clone())),
+            ready: Readiness::default(),
             open: Cell::new(0),
             moved: Moved::default(),
             requests: InProgress::default(),
@@ -170,7 +168,7 @@ impl Mux {
     /// The task of the connection has something to do beside its streams.
     pub(super) fn note_news(&self) {
         self.has_news.set(true);
-        self.ready.borrow().rouse();
+        self.ready.rouse();
     }
 
     /// Whether there was news since the last call.
@@ -188,7 +186,7 @@ impl Mux {
         self.is_outlived.get()
     }
 
-    /// The peer broke a rule that ends the connection, or the server did.
+    /// The peer broke a rule that ends the connection.
     pub(super) fn fail(&self, code: Code) {
         if self.fault.get().is_none() {
             self.fault.set(Some(code));
@@ -196,34 +194,25 @@ impl Mux {
         self.note_news();
     }
 
-    /// Why the connection has to be closed; told once.
+    /// Why the connection has to be closed; returned once.
     pub(super) fn take_fault(&self) -> Option<Code> {
         self.fault.take()
     }
 
     /// Charges frames that brought nothing forward.
-    pub(super) fn charge(&self, glitches: u32) {
-        if glitches == 0 {
-            return;
-        }
-        let mut budget = self.budget.borrow_mut();
-        budget.calm(self.worker.clock.coarse());
-        if budget.charge(glitches.saturating_mul(cost::IGNORED)) == Mood::Exhausted {
-            self.worker.counters.http3_calmed.up();
-            self.fail(Code::EXCESSIVE_LOAD);
+    pub(super) fn charge_frames(&self, glitches: u32) {
+        if glitches > 0 {
+            self.charge(glitches.saturating_mul(cost::IGNORED));
         }
     }
 
-    /// The set of woken streams for the task of `cx`. The flag says whether all streams have to be polled because their
-    /// wakers belong to another task.
-    pub(super) fn ready_for(&self, cx: &Context<'_>) -> (Arc<Ready>, bool) {
-        let known = self.ready.borrow().clone();
-        if known.is_for(cx.waker()) {
-            return (known, false);
+    /// Charges points of the budget for what brings no request forward.
+    pub(super) fn charge(&self, points: u32) {
+        let mut budget = self.budget.borrow_mut();
+        budget.calm(self.worker.clock.coarse());
+        if budget.charge(points) == Mood::Exhausted {
+            self.fail(Code::EXCESSIVE_LOAD);
         }
-        let fresh = Ready::new(cx.waker().clone());
-        *self.ready.borrow_mut() = fresh.clone();
-        (fresh, true)
     }
 
     /// Number of open streams.
@@ -233,7 +222,7 @@ impl Mux {
 
     /// Wakes the stream in `slot`.
     pub(super) fn wake(&self, slot: usize) {
-        self.ready.borrow().mark(slot);
+        self.ready.mark(slot);
     }
 
     /// Wakes all open streams.
@@ -339,10 +328,7 @@ impl Mux {
 
     /// Hands what is encoded and unsent to QUIC. Returns whether QUIC took all of it.
     pub(super) fn flush(&self, id: StreamId, slot: &mut Slot) -> Result<bool, Gone> {
-        if !slot.head.is_empty() {
-            let head = std::mem::take(&mut slot.head);
-            slot.unsent.push(Bytes::from(head));
-        }
+        slot.queue_head();
         let mut quic = self.quic.borrow_mut();
         let mut stream = quic.send_stream(id);
         while !slot.unsent.is_empty() {
@@ -420,7 +406,7 @@ impl Mux {
 
     /// Ends both directions of a stream with `code`.
     pub(super) fn reset(&self, id: StreamId, code: Code) {
-        let code = VarInt::from_u64(code.0).unwrap_or_default();
+        let code = number_of(code);
         let mut quic = self.quic.borrow_mut();
         // A direction that has ended stays as it is.
         let _ = quic.send_stream(id).reset(code);
@@ -429,8 +415,21 @@ impl Mux {
         self.has_news.set(true);
     }
 
-    /// Frees the slot of a stream whose response has ended. If the client still sends, it is asked to stop.
+    /// Frees the slot of a stream whose response has ended.
     pub(super) fn end(&self, number: usize, over: Over) {
+        self.free(
+            number,
+            match over {
+                Over::Complete => None,
+                Over::Cancelled => Some(Code::REQUEST_CANCELLED),
+                Over::Failed => Some(Code::INTERNAL_ERROR),
+            },
+        );
+    }
+
+    /// Frees the slot of a stream, and resets the stream with `code`. Without a code its response is complete; if the client
+    /// still sends, it is asked to stop.
+    pub(super) fn free(&self, number: usize, code: Option<Code>) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(number) else {
             return;
@@ -442,11 +441,6 @@ impl Mux {
         if slot.blocked.is_some() {
             self.heads.borrow_mut().decoder.cancel(id.into());
         }
-        let code = match over {
-            Over::Complete => None,
-            Over::Cancelled => Some(Code::REQUEST_CANCELLED),
-            Over::Failed => Some(Code::INTERNAL_ERROR),
-        };
         match code {
             Some(code) => self.reset(id, code),
             None => {
@@ -460,8 +454,8 @@ impl Mux {
 
     /// Asks the client to stop sending on a stream (RFC 9114, section 4.1).
     pub(super) fn stop(&self, id: StreamId, code: Code) {
-        let code = VarInt::from_u64(code.0).unwrap_or_default();
-        let _ = self.quic.borrow_mut().recv_stream(id).stop(code);
+        let mut quic = self.quic.borrow_mut();
+        let _ = quic.recv_stream(id).stop(number_of(code));
         self.has_news.set(true);
     }
 
@@ -470,7 +464,7 @@ impl Mux {
         match fault {
             Fault::Connection(code) => self.fail(code),
             Fault::Stream(code) => {
-                self.charge(cost::REFUSED / cost::IGNORED);
+                self.charge(cost::REFUSED);
                 self.reset(id, code);
             }
         }
@@ -488,3 +482,23 @@ impl Mux {
 
 /// Streams that are ordered by age where responses are not to be mixed.
 const AGES: i32 = 1 << 16;
+
+/// A code as QUIC takes it: those of HTTP/3 fit.
+pub(super) fn number_of(code: Code) -> VarInt {
+    VarInt::from_u64(code.0).unwrap_or_default()
+}
+
+impl Slot {
+    /// Queues what is encoded, and `piece` behind it.
+    pub(super) fn queue(&mut self, piece: Bytes) {
+        self.queue_head();
+        self.unsent.push(piece);
+    }
+
+    fn queue_head(&mut self) {
+        if !self.head.is_empty() {
+            let head = std::mem::take(&mut self.head);
+            self.unsent.push(Bytes::from(head));
+        }
+    }
+}

@@ -5,4 +5,4 @@ mod hello;
 mod session;
 mod twins;
 
-pub(crate) use session::{Shared, TlsServer};
+pub(crate) use session::TlsServer;

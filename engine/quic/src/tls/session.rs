@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io::Cursor;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use quinn_proto::crypto::{
     self, ExportKeyingMaterialError, HeaderKey, KeyPair, Keys, PacketKey, UnsupportedVersion,
@@ -14,7 +14,7 @@ use rustls::quic::{self, Connection, KeyChange, Secrets, ServerConnection, Suite
 use rustls::server::Accepted;
 use sluice_message::{Offered, TlsInfo};
 use sluice_net::EarlyData;
-use sluice_net::tls::{ConfigChoice, Ends, Preparation, SESSION_ID_LABEL, iana_name, offered};
+use sluice_net::tls::{ConfigChoice, Ends, SESSION_ID_LABEL, iana_name, offered};
 
 use super::alert::crypto_error;
 use super::hello::Hello;
@@ -30,24 +30,6 @@ const UNRECOGNIZED_NAME: u8 = 112;
 /// The version of QUIC that is spoken (RFC 9000, section 15).
 const V1: u32 = 1;
 
-/// What a connection and its TLS session share.
-#[derive(Default)]
-pub(crate) struct Shared {
-    /// What has to happen before this client can be served, such as the issue of a certificate.
-    preparation: Mutex<Option<Preparation>>,
-}
-
-impl Shared {
-    /// What has to happen before this client can be served; given out once.
-    pub(crate) fn take_preparation(&self) -> Option<Preparation> {
-        let mut known = self
-            .preparation
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.take()
-    }
-}
-
 /// Creates the session of one connection.
 pub(crate) struct TlsServer {
     /// Chooses the configuration; `None` for first packets only.
@@ -56,7 +38,6 @@ pub(crate) struct TlsServer {
     pub(crate) early: EarlyData,
     pub(crate) ends: Ends,
     pub(crate) initial: Suite,
-    pub(crate) shared: Arc<Shared>,
 }
 
 impl TlsServer {
@@ -67,7 +48,6 @@ impl TlsServer {
             early: EarlyData::Refused,
             ends: Ends::default(),
             initial,
-            shared: Arc::default(),
         }
     }
 }
@@ -133,9 +113,8 @@ impl Session {
             return Err(crypto_error(HANDSHAKE_FAILURE, "no configuration"));
         };
         if let Some(preparation) = choice.prepare(&hello, *ends) {
-            let shared = &self.server.shared.preparation;
-            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(preparation);
             // The client falls back to TCP, where it waits, or comes back.
+            tokio::task::spawn_local(preparation);
             return Err(crypto_error(UNRECOGNIZED_NAME, "no certificate yet"));
         }
         let config = twin_of(&choice.choose(&hello, *ends), *early);

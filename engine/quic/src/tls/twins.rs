@@ -3,8 +3,9 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use rustls::ServerConfig;
-use rustls::server::{ProducesTickets, ServerSessionMemoryCache};
+use rustls::server::ServerSessionMemoryCache;
 use sluice_net::EarlyData;
+use sluice_net::tls::NoTickets;
 
 use crate::limits::{EARLY_SESSIONS_MAX, TWINS_MAX};
 
@@ -61,24 +62,52 @@ fn for_quic(config: &ServerConfig, early: EarlyData) -> ServerConfig {
     twin
 }
 
-/// Makes no tickets.
-#[derive(Debug)]
-struct NoTickets;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl ProducesTickets for NoTickets {
-    fn enabled(&self) -> bool {
-        false
+    use rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
+    use rustls::server::ResolvesServerCertUsingSni;
+
+    fn config() -> Arc<ServerConfig> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+        config.ticketer = Ticketer::new().unwrap();
+        Arc::new(config)
     }
 
-    fn lifetime(&self) -> u32 {
-        0
+    #[test]
+    fn a_configuration_has_one_twin_for_each_rule_of_early_data() {
+        let (one, other) = (config(), config());
+        let twin = twin_of(&one, EarlyData::Refused);
+        assert!(Arc::ptr_eq(&twin, &twin_of(&one, EarlyData::Refused)));
+        assert!(!Arc::ptr_eq(&twin, &twin_of(&one, EarlyData::Accepted)));
+        assert!(!Arc::ptr_eq(&twin, &twin_of(&other, EarlyData::Refused)));
+        assert_eq!(twin.alpn_protocols, [H3]);
     }
 
-    fn encrypt(&self, _plain: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn decrypt(&self, _cipher: &[u8]) -> Option<Vec<u8>> {
-        None
+    #[test]
+    fn sessions_with_early_data_are_resumed_once() {
+        let config = config();
+        for refused in [EarlyData::Refused, EarlyData::AsOverTcp] {
+            let twin = twin_of(&config, refused);
+            assert_eq!(twin.max_early_data_size, 0);
+            assert!(twin.ticketer.enabled());
+        }
+        let twin = twin_of(&config, EarlyData::Accepted);
+        assert_eq!(twin.max_early_data_size, u32::MAX);
+        assert!(!twin.ticketer.enabled());
+        assert!(
+            twin.session_storage
+                .put(b"ticket".into(), b"session".into())
+        );
+        assert_eq!(
+            twin.session_storage.take(b"ticket"),
+            Some(b"session".into())
+        );
+        assert_eq!(twin.session_storage.take(b"ticket"), None);
     }
 }

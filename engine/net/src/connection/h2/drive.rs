@@ -3,10 +3,9 @@
 
 use std::future::Future;
 use std::io::IoSlice;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sluice_message::Version;
@@ -20,8 +19,7 @@ use crate::limits::{
     DRAIN_TIMEOUT, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
 };
 use crate::multiplexed::{
-    self, Gone, HeadRead, Home, Over as StreamOver, Place, Places, Ready, SLOTS, Start, WaitsFor,
-    Woken,
+    self, Gone, HeadRead, Home, Over as StreamOver, Ready, SLOTS, Start, WaitsFor, Woken, Works,
 };
 use crate::service::{Exchange, Service, Settings};
 use crate::timer::Timer;
@@ -33,8 +31,7 @@ pub(super) struct Drive<'c, S: Service, F, M> {
     mux: Rc<Mux>,
     make: M,
     /// Stream work, by slot.
-    works: Vec<Work<F>>,
-    places: Rc<Places<F>>,
+    works: Works<F>,
     /// The exchange that receives the next request head; `None` while the connection is quiet.
     spare: Option<Box<Exchange<S::Context>>>,
     /// The slot that is polled first.
@@ -56,12 +53,6 @@ pub(super) struct Drive<'c, S: Service, F, M> {
     /// Expires when the process shuts down.
     leave: Timer,
     settings: Times,
-}
-
-/// The work of one slot.
-struct Work<F> {
-    waker: Option<Waker>,
-    future: Option<Place<F>>,
 }
 
 /// The state of the connection.
@@ -150,8 +141,7 @@ where
             mux: home.carrier.clone(),
             home,
             make,
-            works: Vec::new(),
-            places: worker.local(),
+            works: Works::new(worker),
             spare: None,
             turn: 0,
             held: Woken::default(),
@@ -169,10 +159,10 @@ where
 
     /// Makes progress until nothing is left to do for now, or the connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
-        let (ready, is_new) = self.mux.ready_for(cx);
+        let (ready, is_new) = self.mux.ready.for_task(cx);
         ready.rise();
         if is_new {
-            self.works.iter_mut().for_each(|work| work.waker = None);
+            self.works.forget_wakers();
             self.mux.wake_all();
         }
         let mut steps = 0;
@@ -307,13 +297,7 @@ where
         let (start, is_last) =
             multiplexed::prepare(&self.mux, binding, exchange, of_stream, Version::Http2);
         let future = (self.make)(start);
-        while self.works.len() <= id.slot() {
-            self.works.push(Work {
-                waker: None,
-                future: None,
-            });
-        }
-        self.works[id.slot()].future = Some(self.places.fill(future));
+        self.works.put(id.slot(), future);
         self.mux.wake(id.slot());
         if is_last {
             self.drain();
@@ -370,31 +354,9 @@ where
     }
 
     fn step(&mut self, slot: usize, ready: &Arc<Ready>) {
-        let Some(work) = self.works.get_mut(slot) else {
+        let Poll::Ready(over) = self.works.poll(slot, ready) else {
             return;
         };
-        let Some(future) = &mut work.future else {
-            return;
-        };
-        let waker = work.waker.get_or_insert_with(|| ready.waker(slot));
-        let mut cx = Context::from_waker(waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| match future.as_mut().as_pin_mut() {
-            Some(future) => future.poll(&mut cx),
-            None => Poll::Pending,
-        }));
-        let over = match polled {
-            Ok(Poll::Pending) => return,
-            Ok(Poll::Ready(over)) => over,
-            // The exchange is discarded, so a partial change is never visible.
-            Err(_) => {
-                self.connection.link.worker.counters.panics.up();
-                StreamOver::Failed
-            }
-        };
-        let place = work.future.take();
-        if let Some(place) = place {
-            self.places.give_back(place);
-        }
         self.mux.end_slot(slot, over);
         if self.home.is_closing.get() {
             self.drain();
@@ -611,7 +573,7 @@ where
         if let Some(spare) = self.spare.take() {
             self.connection.shared.give_back(spare);
         }
-        self.works = Vec::new();
+        self.works.shrink(0);
         self.mux.shrink();
     }
 }

@@ -3,15 +3,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use sluice_message::{Fields, Moment};
 use sluice_wire::h2::{End, ErrorCode, Limits, Server, StreamId};
 
 use crate::connection::Link;
 use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES, WINDOW_LEFT_MIN};
-use crate::multiplexed::{Gone, Moved, Over, Ready, Taken, WaitsFor, Woken};
+use crate::multiplexed::{Gone, Moved, Over, Readiness, Taken, WaitsFor, Woken};
 
 /// With less room than this in the output, a stream waits instead of sending a tiny DATA frame.
 const FRAME_BYTES_MIN: usize = 256;
@@ -22,7 +20,7 @@ pub(super) struct Mux {
     /// The codec. Never borrowed across an await point.
     pub(super) server: RefCell<Server>,
     output_bytes_max: usize,
-    ready: RefCell<Arc<Ready>>,
+    pub(super) ready: Readiness,
     /// The stream in each slot; unused slots are empty.
     slots: RefCell<Vec<Slot>>,
     /// Number of open streams.
@@ -69,24 +67,12 @@ impl Mux {
             output_bytes_max: limits.output_bytes_max,
             link,
             server: RefCell::new(server),
-            ready: RefCell::new(Ready::new(Waker::noop().clone())),
+            ready: Readiness::default(),
             slots: RefCell::new(Vec::new()),
             open: Cell::new(0),
             moved: Moved::default(),
             withheld_at: Cell::new(Moment::START),
         }
-    }
-
-    /// The set of woken streams for the task of `cx`. The flag says whether all streams have to be polled because their
-    /// wakers belong to another task.
-    pub(super) fn ready_for(&self, cx: &Context<'_>) -> (Arc<Ready>, bool) {
-        let known = self.ready.borrow().clone();
-        if known.is_for(cx.waker()) {
-            return (known, false);
-        }
-        let fresh = Ready::new(cx.waker().clone());
-        *self.ready.borrow_mut() = fresh.clone();
-        (fresh, true)
     }
 
     /// Number of open streams.
@@ -96,7 +82,7 @@ impl Mux {
 
     /// Wakes the stream in `slot`.
     pub(super) fn wake(&self, slot: usize) {
-        self.ready.borrow().mark(slot);
+        self.ready.mark(slot);
     }
 
     /// Wakes all open streams.

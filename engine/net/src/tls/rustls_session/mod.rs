@@ -22,7 +22,7 @@ pub use connector::{
 };
 pub use pem_certificates::certificates_in;
 pub use second_opinion::{NameRule, SecondOpinion};
-pub use server::{ConfigChoice, Preparation, RustlsAcceptor, offered};
+pub use server::{ConfigChoice, NoTickets, Preparation, RustlsAcceptor, offered};
 pub use signatures::Signatures;
 
 use super::session::{Session, SessionError};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustls::ServerConfig;
-use rustls::server::{Accepted, AcceptedAlert, ClientHello};
+use rustls::server::{Accepted, AcceptedAlert, ClientHello, ProducesTickets};
 use sluice_message::{Offered, TlsInfo};
 
 use super::{Live, tls_error};
@@ -346,6 +346,28 @@ impl ServerSession {
                 None
             }
         }
+    }
+}
+
+/// Makes no tickets, so that sessions are kept in the storage of the configuration, or nowhere.
+#[derive(Debug)]
+pub struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _plain: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _cipher: &[u8]) -> Option<Vec<u8>> {
+        None
     }
 }
 
