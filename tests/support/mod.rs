@@ -6,6 +6,7 @@
 )]
 
 pub mod abilities;
+pub mod any_certificate;
 pub mod certificates;
 pub mod cgi;
 pub mod client;

@@ -155,8 +155,10 @@ impl<S: Service> Endpoint<S> {
             },
             initial: self.initial,
         };
-        let transport = Arc::new(transport::transport(settings));
-        Arc::new(transport::server(Arc::new(crypto), transport, &self.keys))
+        let idle = settings.client.keep_alive_timeout;
+        let transport = transport::transport(&settings.h3, idle);
+        let server = transport::server(Arc::new(crypto), Arc::new(transport), &self.keys);
+        Arc::new(server)
     }
 
     /// Accepts a connection whose turn it is. `None`: its handshake has failed, and the client knows.
@@ -225,5 +227,21 @@ impl<S: Service> Endpoint<S> {
         let bound = self.local?;
         let ip = ip.unwrap_or(bound.ip()).to_canonical();
         Some(SocketAddr::new(ip, bound.port()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::HANDSHAKES_BEFORE_RETRY;
+
+    #[test]
+    fn handshakes_are_counted_by_the_second() {
+        let rate = Rate::default();
+        for count in 1..=HANDSHAKES_BEFORE_RETRY {
+            assert_eq!(rate.count(7), count);
+        }
+        assert!(rate.count(7) > HANDSHAKES_BEFORE_RETRY);
+        assert_eq!(rate.count(8), 1);
     }
 }

@@ -44,6 +44,10 @@ fn ends(server: &Server, code: u64, mut attack: impl FnMut(&mut Peer)) {
         }
     }
     assert_eq!(peer.closed(), code);
+    // A flood counts as one, and not as a fault of the protocol.
+    let counted = ["calmed", "faulty"]
+        .map(|kind| server.metric(&format!("sluice_http3_connections_{kind}_total")));
+    assert_eq!(counted, [1, 0]);
     let after = server.status("RssAnon");
     assert!(
         after <= before + GROWTH_MAX + MEMORY_STEPS,
@@ -63,14 +67,14 @@ fn floods_of_frames_that_mean_nothing_end_the_connection() {
     });
     // In a request.
     let server = start();
-    let mut id = None;
     ends(&server, EXCESSIVE_LOAD, |peer| {
-        let open =
-            id.unwrap_or_else(|| peer.open(Dir::Bi, &head(&request("POST", "/")), End::Later));
-        id = None;
-        let _ = peer.quic.send_stream(open).write(&grease.repeat(100));
-        let _ = peer.quic.send_stream(open).write(&data(b"").repeat(100));
-        peer.reset(open, 0x10c);
+        let post = head(&request("POST", "/"));
+        let Some(id) = peer.try_open(Dir::Bi, &post, End::Later) else {
+            return;
+        };
+        let _ = peer.quic.send_stream(id).write(&grease.repeat(100));
+        let _ = peer.quic.send_stream(id).write(&data(b"").repeat(100));
+        peer.reset(id, 0x10c);
     });
 }
 
@@ -79,7 +83,10 @@ fn opening_and_resetting_ends_the_connection() {
     let server = start();
     ends(&server, EXCESSIVE_LOAD, |peer| {
         for _ in 0..10 {
-            let id = peer.open(Dir::Bi, &head(&request("GET", "/")), End::Later);
+            let get = head(&request("GET", "/"));
+            let Some(id) = peer.try_open(Dir::Bi, &get, End::Later) else {
+                return;
+            };
             peer.reset(id, 0x10c);
             peer.stop(id, 0x10c);
         }
@@ -113,6 +120,9 @@ fn what_breaks_the_rules_of_http_ends_the_connection() {
         peer.open(dir, &bytes, End::Later);
         assert_eq!(peer.closed(), code, "{bytes:?}");
     }
+    let counted = ["calmed", "faulty"]
+        .map(|kind| server.metric(&format!("sluice_http3_connections_{kind}_total")));
+    assert_eq!(counted, [0, 6]);
     // The end of a stream that must stay open.
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "hello");

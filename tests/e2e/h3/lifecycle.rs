@@ -3,7 +3,7 @@
 use sluice_net::sys::process::Signal;
 use sluice_wire::sections::End;
 
-use super::peer::{Identity, Peer, data, head, request};
+use super::peer::{Identity, Peer, head, request};
 use super::serving::{pattern, site};
 use crate::h2::tunnels::websocket;
 use crate::harness::{Server, Setup};
@@ -41,11 +41,7 @@ pub fn outlive_reloads(rounds: usize) {
     setup.folder().write("large", &large);
     let server = setup.start();
     let mut peer = Peer::connect(server.port);
-    let mut fields = request("CONNECT", "/chat");
-    fields.insert(1, (":protocol", "websocket"));
-    fields.push(("sec-websocket-version", "13"));
-    let chat = peer.open(quinn_proto::Dir::Bi, &head(&fields), End::Later);
-    peer.drive("a tunnel", |peer| peer.so_far(chat).status == 200);
+    let chat = peer.open_websocket("/chat");
     let download = peer.get("/large");
     for round in 0..rounds {
         let word = format!("round {round}");
@@ -55,10 +51,7 @@ pub fn outlive_reloads(rounds: usize) {
             let id = peer.get("/word");
             peer.response(id).text() == word
         });
-        peer.send(chat, &data(word.as_bytes()), End::Later);
-        peer.drive("an echo", |peer| {
-            peer.so_far(chat).body.ends_with(word.as_bytes())
-        });
+        peer.echoed(chat, &word);
     }
     assert!(peer.response(download).body == large);
     peer.send(chat, &[], End::Here);

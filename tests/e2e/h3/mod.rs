@@ -2,6 +2,7 @@
 
 mod attacks;
 mod lifecycle;
+mod limits;
 mod lossy;
 pub mod peer;
 mod programs;

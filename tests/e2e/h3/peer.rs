@@ -12,17 +12,17 @@ use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
     EndpointConfig, Event, ReadError, StreamEvent, StreamId, Transmit, TransportConfig, VarInt,
 };
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 use sluice_wire::h2;
 use sluice_wire::h3::{
     Follows, FrameKind, HeadReader, Limits, MessageReader, Part, Read, Settings, encode_frame_head,
     qpack,
 };
 use sluice_wire::sections::End;
+
+use crate::support::any_certificate::AnyCertificate;
 
 /// How long a client waits for anything.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ impl Identity {
             .with_protocol_versions(&[&TLS13])
             .expect("the provider knows TLS 1.3")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody));
+            .with_custom_certificate_verifier(AnyCertificate::verifier());
         let mut tls = match own {
             Some((cert, key)) => tls
                 .with_client_auth_cert(vec![cert], key)
@@ -139,22 +139,16 @@ impl Peer {
         port: u16,
         name: &str,
     ) -> Peer {
-        let mut config = ClientConfig::new(identity.tls.clone());
-        config.transport_config(Arc::new(transport));
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
-        let (handle, mut quic) = endpoint
-            .connect(Instant::now(), config, server, name)
-            .expect("it can be configured");
+        let (socket, endpoint, handle, mut quic) = begun(identity, transport, port, name);
         let control = quic.streams().open(Dir::Uni);
         let limits = Limits::SERVER;
         let decoder = qpack::Decoder::new(&limits);
         let mut peer = Peer {
-            socket: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"),
+            socket,
             endpoint,
             handle,
             quic,
-            server,
+            server: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             heads: HeadReader::new(decoder, h2::Limits::DEFAULT.heads(), false),
             limits,
             streams: BTreeMap::new(),
@@ -180,18 +174,12 @@ impl Peer {
     /// Sends the first packets and says nothing more, as if its address were not its own. Returns the bytes that it sent, and
     /// those that came within `time`.
     pub fn say_nothing_more(port: u16, time: Duration) -> (usize, usize) {
-        let identity = Identity::new();
-        let config = ClientConfig::new(identity.tls.clone());
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
-        let (_, mut quic) = endpoint
-            .connect(Instant::now(), config, server, "localhost")
-            .expect("it can be configured");
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let transport = TransportConfig::default();
+        let (socket, _, _, mut quic) = begun(&Identity::new(), transport, port, "localhost");
         let (mut sent, mut out) = (0, Vec::new());
         while let Some(transmit) = quic.poll_transmit(Instant::now(), 1, &mut out) {
             sent += socket
-                .send_to(&out[..transmit.size], server)
+                .send_to(&out[..transmit.size], transmit.destination)
                 .expect("it is sent");
             out.clear();
         }
@@ -215,8 +203,17 @@ impl Peer {
 
     /// Opens a stream and sends bytes on it; `end` ends it.
     pub fn open(&mut self, dir: Dir, bytes: &[u8], end: End) -> StreamId {
+        let opened = self.try_open(dir, bytes, end);
+        opened.unwrap_or_else(|| panic!("the connection was lost: {:?}", self.lost))
+    }
+
+    /// Like `open`. `None`: the connection is lost.
+    pub fn try_open(&mut self, dir: Dir, bytes: &[u8], end: End) -> Option<StreamId> {
         let deadline = Instant::now() + TIMEOUT;
         let id = loop {
+            if self.lost.is_some() {
+                return None;
+            }
             if let Some(id) = self.quic.streams().open(dir) {
                 break id;
             }
@@ -233,7 +230,7 @@ impl Peer {
             );
         }
         self.send(id, bytes, end);
-        id
+        Some(id)
     }
 
     /// Sends bytes on a stream, waiting for room.
@@ -268,6 +265,25 @@ impl Peer {
         let mut bytes = head(&request("POST", path));
         bytes.extend(data(body));
         self.open(Dir::Bi, &bytes, End::Here)
+    }
+
+    /// Opens a WebSocket (RFC 9220), and waits until the server has accepted it.
+    pub fn open_websocket(&mut self, path: &str) -> StreamId {
+        let mut fields = request("CONNECT", path);
+        fields.insert(1, (":protocol", "websocket"));
+        fields.push(("sec-websocket-version", "13"));
+        let id = self.open(Dir::Bi, &head(&fields), End::Later);
+        self.drive("a tunnel", |peer| peer.so_far(id).status != 0);
+        assert_eq!(self.so_far(id).status, 200);
+        id
+    }
+
+    /// Sends a message through a tunnel, and waits for the echo.
+    pub fn echoed(&mut self, tunnel: StreamId, message: &str) {
+        self.send(tunnel, &data(message.as_bytes()), End::Later);
+        self.drive("an echo", |peer| {
+            peer.so_far(tunnel).body.ends_with(message.as_bytes())
+        });
     }
 
     /// Sends a GET and returns its response.
@@ -498,6 +514,24 @@ fn listed(fields: &sluice_message::Fields) -> Vec<(String, String)> {
         .collect()
 }
 
+/// A socket, and a connection that has sent nothing yet.
+fn begun(
+    identity: &Identity,
+    transport: TransportConfig,
+    port: u16,
+    name: &str,
+) -> (UdpSocket, Endpoint, ConnectionHandle, Connection) {
+    let mut config = ClientConfig::new(identity.tls.clone());
+    config.transport_config(Arc::new(transport));
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
+    let (handle, quic) = endpoint
+        .connect(Instant::now(), config, server, name)
+        .expect("it can be configured");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    (socket, endpoint, handle, quic)
+}
+
 /// The fields of a request.
 pub fn request<'a>(method: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![
@@ -547,47 +581,4 @@ fn prefixed(first: u8, bits: u32, value: usize, out: &mut Vec<u8>) {
         rest /= 128;
     }
     out.push(rest as u8);
-}
-
-/// Accepts all certificates: which one a server has is the subject of other tests.
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("QUIC has TLS 1.3".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let provider = default_provider();
-        let algorithms = &provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }

@@ -167,16 +167,8 @@ fn a_websocket_becomes_a_tunnel() {
     let text = format!("reverse_proxy 127.0.0.1:{}", upstream.port);
     let server = Server::start(&site("", &text));
     let mut peer = Peer::connect(server.port);
-    let mut fields = request("CONNECT", "/chat");
-    fields.insert(1, (":protocol", "websocket"));
-    fields.push(("sec-websocket-version", "13"));
-    let id = peer.open(Dir::Bi, &head(&fields), End::Later);
-    peer.drive("a tunnel", |peer| peer.so_far(id).status != 0);
-    assert_eq!(peer.so_far(id).status, 200);
-    peer.send(id, &data(b"ping over a tunnel"), End::Later);
-    peer.drive("an echo", |peer| {
-        peer.so_far(id).body.ends_with(b"over a tunnel")
-    });
+    let id = peer.open_websocket("/chat");
+    peer.echoed(id, "ping over a tunnel");
     peer.send(id, &[], End::Here);
     peer.response(id);
 }

@@ -1,14 +1,14 @@
 //! HTTP/3 through binary upgrades: connections of the old process go on, new ones begin in the new process.
 
-use quinn_proto::Dir;
 use sluice_net::sys::process::{Signal, send};
 use sluice_wire::sections::End;
 
-use super::peer::{Peer, data, head, request};
+use super::peer::Peer;
 use super::serving::pattern;
 use crate::h2::tunnels::websocket;
 use crate::harness::eventually;
 use crate::nginx::prefix::Prefix;
+use crate::nginx::upgrade::wait_for_successor;
 
 /// The site of the test, with a word that tells configurations apart.
 const SITE: &str = "listen 127.0.0.1:{port} quic reuseport;\nlisten 127.0.0.1:{port} ssl;\n\
@@ -29,12 +29,6 @@ fn configure(prefix: &Prefix, upstream: u16, word: &str) {
     prefix
         .folder
         .write("nginx.conf", conf.replace("{word}", word));
-}
-
-fn wait_for_successor(prefix: &Prefix, old: u32) -> u32 {
-    let other = || prefix.pid().filter(|pid| *pid != old);
-    eventually("the successor", || other().is_some(), || prefix.errors());
-    other().expect("it was there")
 }
 
 #[test]
@@ -62,11 +56,7 @@ pub fn outlive_upgrades(rounds: usize) {
     for round in 1..=rounds {
         let mut peer = Peer::connect(prefix.port);
         assert_eq!(peer.fetch("/word").text(), (round - 1).to_string());
-        let mut fields = request("CONNECT", "/chat");
-        fields.insert(1, (":protocol", "websocket"));
-        fields.push(("sec-websocket-version", "13"));
-        let chat = peer.open(Dir::Bi, &head(&fields), End::Later);
-        peer.drive("a tunnel", |peer| peer.so_far(chat).status == 200);
+        let chat = peer.open_websocket("/chat");
         let download = peer.get("/large");
         peer.drive("its beginning", |peer| {
             peer.so_far(download).body.len() > 10_000
@@ -84,12 +74,7 @@ pub fn outlive_upgrades(rounds: usize) {
         send(pid, Signal::Quit).expect("it runs");
         // The connections of old processes go on beside.
         for (peer, chat, _) in &mut peers {
-            let message = format!("round {round}");
-            peer.send(*chat, &data(message.as_bytes()), End::Later);
-            let id = *chat;
-            peer.drive("an echo", |peer| {
-                peer.so_far(id).body.ends_with(message.as_bytes())
-            });
+            peer.echoed(*chat, &format!("round {round}"));
         }
         pid = next;
     }

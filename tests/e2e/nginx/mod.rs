@@ -55,7 +55,7 @@ mod syslog;
 mod tables;
 mod translations;
 mod tunnels;
-mod upgrade;
+pub mod upgrade;
 mod upstream_responses;
 mod versions;
 

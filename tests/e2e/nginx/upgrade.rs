@@ -62,7 +62,7 @@ fn pid_in(prefix: &Prefix, name: &str) -> Option<u32> {
 }
 
 /// Waits until a successor of `old` has written its PID, and returns it.
-fn wait_for_successor(prefix: &Prefix, old: u32) -> u32 {
+pub fn wait_for_successor(prefix: &Prefix, old: u32) -> u32 {
     let other = || prefix.pid().filter(|pid| *pid != old);
     eventually("the successor", || other().is_some(), || prefix.errors());
     other().expect("it was there")

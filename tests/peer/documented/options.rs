@@ -7,16 +7,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 
 use super::options_list::{ELSEWHERE, SHEETS};
 use crate::harness::Folder;
 use crate::peer::cases::{Difference, Seen};
 use crate::peer::http::{self, Response};
 use crate::peer::peers::{free_port, sluice};
+use crate::support::any_certificate::AnyCertificate;
 use crate::support::program::Program;
 use crate::support::servers;
 use crate::tls::{Secure, connect_to};
@@ -121,7 +120,7 @@ impl Running {
     }
 }
 
-/// A response over HTTP, or the reason why there is no connection.
+/// A response over HTTP, or why the connection failed.
 fn plain(host: Ipv4Addr, port: u16, line: &str) -> Response {
     match TcpStream::connect((host, port)) {
         Ok(_) if host == Ipv4Addr::LOCALHOST => http::ask(port, &super::request(line)),
@@ -172,7 +171,7 @@ pub(in crate::peer) fn handshake(
         .with_safe_default_protocol_versions()
         .expect("the provider knows them")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone))
+        .with_custom_certificate_verifier(AnyCertificate::verifier())
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let addr = (Ipv4Addr::LOCALHOST, port).into();
@@ -219,47 +218,6 @@ fn lifetime(cert: &x509_parser::certificate::X509Certificate<'_>) -> String {
     let validity = cert.validity();
     let seconds = validity.not_after.timestamp() - validity.not_before.timestamp();
     format!("{} h", (seconds + 1800) / 3600)
-}
-
-/// Accepts any certificate: which one is shown is what is compared.
-#[derive(Debug)]
-struct Anyone;
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }
 
 /// The differences for one request. Certificates are obtained after the start, so a request over TLS is repeated until

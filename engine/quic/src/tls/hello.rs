@@ -84,3 +84,79 @@ fn read(message: &[u8]) -> Result<Accepted, TransportError> {
     }
     Err(crypto_error(HANDSHAKE_FAILURE, "incomplete ClientHello"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::pki_types::ServerName;
+    use rustls::quic::{ClientConnection, Version};
+    use rustls::version::TLS13;
+    use rustls::{ClientConfig, RootCertStore};
+
+    use super::*;
+
+    /// The ClientHello of a client for `a.test`.
+    fn hello() -> Vec<u8> {
+        let config = ClientConfig::builder_with_protocol_versions(&[&TLS13])
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let name = ServerName::try_from("a.test").expect("a name");
+        let client = ClientConnection::new(Arc::new(config), Version::V1, name, Vec::new());
+        let mut bytes = Vec::new();
+        client.expect("a client").write_hs(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn it_is_there_once_all_its_pieces_are() {
+        let bytes = hello();
+        for size in [1, 3, 100, bytes.len()] {
+            let mut hello = Hello::default();
+            let (last, first) = {
+                let mut pieces: Vec<_> = bytes.chunks(size).collect();
+                (pieces.pop().expect("a piece"), pieces)
+            };
+            for piece in first {
+                assert!(hello.receive(piece).expect("no error").is_none(), "{size}");
+            }
+            let accepted = hello
+                .receive(last)
+                .expect("no error")
+                .expect("a ClientHello");
+            assert_eq!(accepted.client_hello().server_name(), Some("a.test"));
+            assert_eq!(hello.bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn one_that_is_too_long_is_refused_before_it_arrives() {
+        let head = |length: usize| {
+            let [_, length @ ..] = (length as u32).to_be_bytes();
+            [&[CLIENT_HELLO][..], &length].concat()
+        };
+        let mut hello = Hello::default();
+        let received = hello.receive(&head(CLIENT_HELLO_BYTES_MAX));
+        assert!(received.expect("it may be as long").is_none());
+        let mut hello = Hello::default();
+        let received = hello.receive(&head(CLIENT_HELLO_BYTES_MAX + 1));
+        let code = received.err().map(|error| error.code);
+        assert_eq!(code, Some(TransportErrorCode::CRYPTO_BUFFER_EXCEEDED));
+    }
+
+    #[test]
+    fn other_messages_and_noise_are_refused() {
+        let code = |bytes: &[u8]| {
+            Hello::default()
+                .receive(bytes)
+                .err()
+                .map(|error| error.code)
+        };
+        // A ServerHello.
+        let other = crypto_error(UNEXPECTED_MESSAGE, "").code;
+        assert_eq!(code(&[2, 0, 0, 1]), Some(other));
+        let mut noise = vec![CLIENT_HELLO, 0, 0, 40];
+        noise.extend([0xff; 40]);
+        assert_eq!(code(&noise), Some(crypto_error(HANDSHAKE_FAILURE, "").code));
+    }
+}
