@@ -6,6 +6,8 @@
 #[path = "../../../tests/support/abilities.rs"]
 mod abilities;
 mod agents;
+mod agents_run;
+mod agents_ssh;
 mod commands;
 mod delivery;
 mod everyday;

@@ -1,6 +1,7 @@
 //! The experiment file: TOML, deserialized into types that reject unknown keys.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use super::adapter::Tool;
+use super::agent::AgentSpec;
 use super::cell_filter::Only;
 use super::comparison::Comparison;
 use super::position::position;
@@ -40,7 +42,7 @@ pub struct File {
     /// Repetitions and their order.
     #[serde(default)]
     pub repeat: Repeat,
-    /// CPU placement.
+    /// Where servers and load generators run.
     #[serde(default)]
     pub place: Place,
     /// Files to create.
@@ -287,12 +289,16 @@ pub enum Order {
     Fixed,
 }
 
-/// CPU placement.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// Where servers and load generators run.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Place {
     /// Whether the server and the load generator have separate CPUs.
     pub pin: Pin,
+    /// Agents that generate the load; if there are none, this process does.
+    pub agents: Vec<AgentSpec>,
+    /// The address of this machine at which agents reach the servers; by default the loopback address.
+    pub address: Option<IpAddr>,
 }
 
 /// Whether the server and the load generator have separate CPUs.

@@ -37,6 +37,16 @@ pub const GREETINGS_MAX: usize = 16;
 /// Agents of one load.
 pub const AGENTS_MAX: usize = 64;
 
+/// How long a run tries to connect to its agents again after one was lost: an agent that was cut off notices that within
+/// seconds, and one that is restarted by a supervisor is back by then.
+pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Pause between two attempts.
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Blocks in a row that agents may fail before a run ends: what fails as often will not work the next time.
+pub const LOST_BLOCKS_MAX: usize = 3;
+
 /// Round trips for comparing clocks: the shortest counts.
 pub const CLOCK_PINGS: usize = 16;
 

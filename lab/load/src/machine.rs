@@ -38,6 +38,14 @@ pub fn look() -> Machine {
     }
 }
 
+/// Identifies the network stack of this process: the kernel since it booted, and the network namespace in it. Two processes
+/// reach the same servers at loopback addresses only if theirs are equal.
+pub fn network() -> String {
+    let boot = read("/proc/sys/kernel/random/boot_id");
+    let namespace = fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    format!("{} {}", boot.trim(), namespace.display())
+}
+
 /// TCP connections that listeners of this machine have accepted so far; `None` if the kernel does not report it.
 pub fn accepted() -> Option<u64> {
     let text = read("/proc/net/snmp");

@@ -34,6 +34,8 @@ pub struct Roots {
     pub subject: Vec<u32>,
     /// The processes of its upstream.
     pub backend: Vec<u32>,
+    /// Processes that generate the load in addition to this one, such as agents that it started.
+    pub generator: Vec<u32>,
 }
 
 /// One sample of everything.
@@ -58,6 +60,7 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
     let mut subject = Watched::new(&roots.subject);
     let mut backend = Watched::new(&roots.backend);
     let mut generator = Watched::alone(std::process::id());
+    let mut agents = Watched::new(&roots.generator);
     let mut list = Vec::new();
     let begin = Instant::now();
     let mut dear_next = begin;
@@ -71,7 +74,7 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
             at: now,
             subject: subject.sample(dear),
             backend: backend.sample(dear),
-            generator: generator.sample(false),
+            generator: generator.sample(false).plus(agents.sample(false)),
             machine: MachineSample::read(),
         });
         if stop.load(Ordering::Acquire) || list.len() == SAMPLES_MAX {

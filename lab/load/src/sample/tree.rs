@@ -31,6 +31,28 @@ pub struct TreeSample {
     pub faults_major: u64,
 }
 
+impl TreeSample {
+    /// Both trees together.
+    pub fn plus(self, other: TreeSample) -> TreeSample {
+        let (mut pss_bytes, mut descriptors) = (self.pss_bytes, self.descriptors);
+        add(&mut pss_bytes, other.pss_bytes);
+        add(&mut descriptors, other.descriptors);
+        TreeSample {
+            ticks: self.ticks.plus(other.ticks),
+            rss_bytes: self.rss_bytes + other.rss_bytes,
+            pss_bytes,
+            threads: self.threads + other.threads,
+            processes: self.processes + other.processes,
+            descriptors,
+            switches_voluntary: self.switches_voluntary + other.switches_voluntary,
+            switches_involuntary: self.switches_involuntary + other.switches_involuntary,
+            run_delay_ns: self.run_delay_ns + other.run_delay_ns,
+            faults_minor: self.faults_minor + other.faults_minor,
+            faults_major: self.faults_major + other.faults_major,
+        }
+    }
+}
+
 /// Trees with more processes than this are watched in part; web servers have dozens.
 const PROCESSES_MAX: usize = 4_096;
 
