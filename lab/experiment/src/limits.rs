@@ -15,6 +15,17 @@ pub const MISTAKES_MAX: usize = 20;
 /// Size of a scenario, HAR or OpenAPI file. A HAR with the bodies of responses has tens of megabytes.
 pub const INPUT_BYTES_MAX: u64 = 256 << 20;
 
+/// Lists and mappings within each other in a YAML document: as many as the reader of JSON allows.
+pub const YAML_DEPTH_MAX: usize = 127;
+
+/// Values of a YAML document, with the copies that aliases make of them. The largest public descriptions have about half a
+/// million, and take 200 MB here.
+pub const YAML_VALUES_MAX: usize = 2_000_000;
+
+/// Steps in which a body is made from its schema: schemas may contain themselves in several places, and then grow with a power
+/// of their depth.
+pub const SCHEMA_STEPS_MAX: usize = 10_000;
+
 /// Clients of a scenario in an open loop, unless the file says how many.
 pub const OPEN_CLIENTS: usize = 1_000;
 
