@@ -8,6 +8,7 @@ mod abilities;
 mod agents;
 mod agents_run;
 mod agents_ssh;
+mod axes;
 mod commands;
 mod delivery;
 mod everyday;

@@ -324,7 +324,7 @@ upstream_reuse = ">= 0.5"
 backend_processes = "== 1"
 encoding = "none"
 [[check]]
-when = { test = "once|never" }
+when = { test = "once" }
 answers_per_connection = "<= 1"
 processes = "== 1"
 [[beside]]

@@ -26,6 +26,18 @@ pub const YAML_VALUES_MAX: usize = 2_000_000;
 /// of their depth.
 pub const SCHEMA_STEPS_MAX: usize = 10_000;
 
+/// Lines of a generated file: routes of a configuration.
+pub const LINES_MAX: usize = 100_000;
+
+/// Requests for which the system calls of a server are traced: a few are enough for what each request does.
+pub const TRACED_REQUESTS: usize = 10;
+
+/// How long `strace` may take to attach to the processes of a server, or to leave them.
+pub const TRACER_MAX: Duration = Duration::from_secs(10);
+
+/// Lines of a trace that are read: a request has a few dozen calls.
+pub const TRACE_LINES_MAX: usize = 200_000;
+
 /// Clients of a scenario in an open loop, unless the file says how many.
 pub const OPEN_CLIENTS: usize = 1_000;
 

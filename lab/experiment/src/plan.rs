@@ -54,6 +54,9 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
         true => &none,
         false => &file.matrix.engine,
     };
+    // They were validated when the file was parsed.
+    let named = file.matrix.cells.iter();
+    let named: Vec<Only> = named.filter_map(|one| Only::parse(one).ok()).collect();
     let mut cells = Vec::new();
     for test in tests {
         let most = match file.test[test].needs.is_empty() {
@@ -68,7 +71,8 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
                     for engine in engines {
                         let cell = cell(file, [subject, test, config, engine], *clients, most);
                         if only.takes(&cell.axes)
-                            && is_wanted(file, &cell.axes)
+                            && among(&named, &cell.axes)
+                            && among(&file.wanted, &cell.axes)
                             && !is_left_out(file, &cell.axes)
                         {
                             cells.push(cell);
@@ -156,8 +160,9 @@ fn takes_part(file: &File, subject: &str, test: &String, config: &String) -> boo
     among(&subject.tests, test) && among(&subject.configs, config)
 }
 
-fn is_wanted(file: &File, axes: &BTreeMap<String, String>) -> bool {
-    file.wanted.is_empty() || file.wanted.iter().any(|wanted| wanted.takes(axes))
+/// Whether one of the conditions takes a cell; without any, all are taken.
+fn among(conditions: &[Only], axes: &BTreeMap<String, String>) -> bool {
+    conditions.is_empty() || conditions.iter().any(|one| one.takes(axes))
 }
 
 fn is_left_out(file: &File, axes: &BTreeMap<String, String>) -> bool {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::agent::Fleet;
 use super::builtin::read_conf;
-use super::checks::{self, Seen};
-use super::file::{Backend, File, Pin, Run};
+use super::checks::{self, Logs, Observed, Seen, observe};
+use super::file::{Backend, CheckPart, File, Pin, Run};
 use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
@@ -139,7 +139,10 @@ impl Stage {
                     .rewritten(file, from, &stage.common_names())?
                     .text
                     .into(),
-                None => made_body(made.bytes.unwrap_or_default(), seed + at as u64),
+                None => match &made.line {
+                    Some(line) => repeated(line, made.count),
+                    None => made_body(made.bytes.unwrap_or_default(), seed + at as u64),
+                },
             };
             stage.write(&made.path, &bytes)?;
         }
@@ -234,6 +237,8 @@ impl Stage {
             response,
             ready_s,
         } = serving;
+        let parts = self.check_parts(file, cell).map_err(not_started)?;
+        let logs = Logs::begin(&parts);
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
         let (mut load, samples, window) = self.load((file, cell), &plan, &roots, fleet, live)?;
         load.response = Some(response.first_response());
@@ -247,7 +252,12 @@ impl Stage {
             thread::sleep(file.load.rest);
             resources.subject.rss_after_bytes = Some(sample::memory(&roots.subject));
         }
+        let observed = observe(&parts, &plan, &roots.subject);
         server.stop();
+        let observed = Observed {
+            log_lines: logs.end(self.dir()),
+            ..observed
+        };
         let mut log = server.log();
         if let Some((path, begin)) = &shared {
             log.extend(lines_since(path, *begin));
@@ -259,12 +269,12 @@ impl Stage {
                 .filter(|_| !self.has_socket(file, cell))
                 .map(|(before, after)| after.saturating_sub(before)),
             resources: &resources,
+            observed: &observed,
         };
-        let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
         let mut block = Block {
             started_unix_ms: started_at.as_millis() as u64,
             ready_s: Some(ready_s),
-            checks: checks::checks(test, parts, seen),
+            checks: checks::checks(test, parts.iter(), seen),
             load,
             resources: Some(resources),
             log,
@@ -272,6 +282,19 @@ impl Stage {
         };
         block.marks = marks::marks(&block, ended);
         Ok(block)
+    }
+
+    /// The checks that apply to a cell, with the names of logs filled in.
+    fn check_parts(&self, file: &File, cell: &CellPlan) -> Result<Vec<CheckPart>, String> {
+        let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
+        let parts = parts.map(|part| {
+            let mut part = part.clone();
+            if let Some(lines) = &mut part.log_lines {
+                lines.file = self.fill(&lines.file, file, cell)?;
+            }
+            Ok(part)
+        });
+        parts.collect()
     }
 
     /// The log that a server writes in addition to its output, and the offset at which the next block's lines begin:
@@ -531,6 +554,12 @@ impl Stage {
         let needs = self.needs(file, cell).ok()?;
         read_counts(&self.counts_path(needs.first()?))
     }
+}
+
+/// A line as often as wanted, with its number.
+fn repeated(line: &str, count: usize) -> Vec<u8> {
+    let lines = (1..=count).map(|n| line.replace("{n}", &n.to_string()) + "\n");
+    lines.collect::<String>().into()
 }
 
 /// An address as it stands before a port: that of version 6 in brackets.

@@ -89,6 +89,11 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
     }
 }
 
+/// Processes with all their descendants, those that live now.
+pub fn processes(roots: &[u32]) -> Vec<u32> {
+    tree::living(roots)
+}
+
 /// Current resident memory of processes and all their descendants.
 pub fn memory(roots: &[u32]) -> u64 {
     Watched::new(roots).sample(false).rss_bytes

@@ -56,6 +56,20 @@ impl TreeSample {
 /// Trees with more processes than this are watched in part; web servers have dozens.
 const PROCESSES_MAX: usize = 4_096;
 
+/// Processes with all their descendants, those that live now.
+pub(super) fn living(roots: &[u32]) -> Vec<u32> {
+    let mut queue = roots.to_vec();
+    let mut at = 0;
+    while let Some(pid) = queue.get(at).copied() {
+        at += 1;
+        if queue.len() < PROCESSES_MAX {
+            queue.extend(children(pid));
+        }
+    }
+    queue.retain(|pid| ProcessSample::read(*pid).is_some());
+    queue
+}
+
 /// A process tree being watched.
 #[derive(Clone, Debug)]
 pub struct Watched {
