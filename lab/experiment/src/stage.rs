@@ -115,7 +115,8 @@ impl Stage {
         let backends = backends
             .map(|(backend, port)| (backend.name.clone(), place(backend, port)))
             .collect();
-        let (subject_cpus, load_cpus) = split(file.place.pin, machine::processors());
+        let (subject_cpus, load_cpus) =
+            split(file.place.pin, &machine::cores(&machine::processors()));
         let stage = Stage {
             folder,
             beside: beside.to_path_buf(),
@@ -622,14 +623,25 @@ fn difference(
     })
 }
 
-/// CPUs of the server and of the load generator.
-fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
+/// CPUs of the server and of the load generator: both have whole cores, as threads of one core slow each other. Of a single core
+/// each has a thread.
+fn split(pin: Pin, cores: &[Vec<usize>]) -> (Vec<usize>, Vec<usize>) {
+    let cpus = cores.concat();
     match pin {
         Pin::None => (Vec::new(), Vec::new()),
         Pin::Split if cpus.len() < 2 => (cpus.clone(), cpus),
         Pin::Split => {
-            let (subject, load) = cpus.split_at(cpus.len() / 2);
-            (subject.to_vec(), load.to_vec())
+            let (subject, load) = match cores.len() {
+                1 => {
+                    let (subject, load) = cpus.split_at(cpus.len() / 2);
+                    (subject.to_vec(), load.to_vec())
+                }
+                count => {
+                    let (subject, load) = cores.split_at(count / 2);
+                    (subject.concat(), load.concat())
+                }
+            };
+            (subject, load)
         }
     }
 }
@@ -659,11 +671,16 @@ mod tests {
 
     #[test]
     fn processors_are_split_where_there_are_two() {
+        let four = [vec![0], vec![1], vec![2], vec![3]];
+        assert_eq!(split(Pin::Split, &four), (vec![0, 1], vec![2, 3]));
+        assert_eq!(split(Pin::Split, &[vec![4]]), (vec![4], vec![4]));
+        assert_eq!(split(Pin::None, &four), (vec![], vec![]));
+        // No core has threads of both.
+        let threads = [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]];
         assert_eq!(
-            split(Pin::Split, vec![0, 1, 2, 3]),
-            (vec![0, 1], vec![2, 3])
+            split(Pin::Split, &threads),
+            (vec![0, 4, 1, 5], vec![2, 6, 3, 7])
         );
-        assert_eq!(split(Pin::Split, vec![4]), (vec![4], vec![4]));
-        assert_eq!(split(Pin::None, vec![0, 1]), (vec![], vec![]));
+        assert_eq!(split(Pin::Split, &[vec![0, 1]]), (vec![0], vec![1]));
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::compare::{Quantity, compare};
+use super::compare::{Quantity, compare, reasons};
 use super::gate::{self, Judgement, Threshold};
 use super::view::View;
 use super::{csv, example, explain, html, markdown, panels};
@@ -474,6 +474,37 @@ fn a_gate_without_power_says_what_it_needs() {
         "0 of 5 blocks of the base are undisturbed",
     );
     assert_eq!(gate_of(&[&half], None, 0).0[0].ratio, Some(0.5));
+}
+
+#[test]
+fn results_of_different_agents_are_different_experiments() {
+    use sluice_load::result::LoadMachine;
+    let (here, mut there) = (example::result(), example::result());
+    assert_eq!(reasons(&here, &there), [""; 0]);
+    for block in there.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        block.load.machines = vec![LoadMachine {
+            name: "ssh:one".into(),
+            ..LoadMachine::default()
+        }];
+    }
+    assert_eq!(reasons(&here, &there), ["agents: `` and `ssh:one`"]);
+}
+
+#[test]
+fn a_page_sums_up_what_was_served() {
+    let result = example::result();
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    let ok: u64 = blocks().map(|block| block.counts().0).sum();
+    let failed: u64 = blocks().map(|block| block.counts().1).sum();
+    let count = |number: f64| sluice_audit::finding::count(number);
+    let said = format!(
+        "In all: {} successful responses and {} failures in {} blocks.",
+        count(ok as f64),
+        count(failed as f64),
+        count(blocks().count() as f64)
+    );
+    assert!(ok > 0 && failed > 0);
+    assert!(html::page(&result, None, false).contains(&said), "{said}");
 }
 
 #[test]
