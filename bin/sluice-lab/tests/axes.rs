@@ -51,6 +51,38 @@ fn each_setting_of_axes_takes_effect_in_nginx() {
 }
 
 #[test]
+fn versions_of_tls_and_keys_are_those_of_the_test_in_nginx() {
+    if !installed("nginx") {
+        return;
+    }
+    let folder = Folder::new("axes-tls");
+    let only = "subject=nginx; test=kept*,full*";
+    let result = run("tls", &folder.file("out"), &["--only", only]);
+    let mut found = Vec::new();
+    for (name, block) in blocks(&result) {
+        let held = block.checks.iter().all(|check| check.holds == Some(true));
+        assert!(held, "{name}: {:?}", block.checks);
+        assert_eq!(block.load.failed(), 0, "{name}");
+        let connections = &block.load.connections;
+        let of = |value: &Option<String>| value.clone().unwrap_or_default();
+        found.push(format!(
+            "{name} {} {}",
+            of(&connections.tls_version),
+            of(&connections.key)
+        ));
+    }
+    let expected = [
+        "kept-12 ecdsa TLSv1_2 ECDSA",
+        "kept-13 ecdsa TLSv1_3 ECDSA",
+        "full-12 ecdsa TLSv1_2 ECDSA",
+        "full-12 rsa TLSv1_2 RSA",
+        "full-13 ecdsa TLSv1_3 ECDSA",
+        "full-13 rsa TLSv1_3 RSA",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn a_setting_without_effect_makes_its_block_unusable() {
     let folder = Folder::new("axes-none");
     let file = folder.file("own.toml");

@@ -140,6 +140,11 @@ files![
     "kit/nginx.tuned.tls-proxy",
     "mime.types",
     "scenarios.toml",
+    "tls.toml",
+    "tls/Caddyfile.ecdsa",
+    "tls/Caddyfile.rsa",
+    "tls/nginx.ecdsa",
+    "tls/nginx.rsa",
 ];
 
 /// Names of the built-in experiments.

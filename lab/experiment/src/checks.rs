@@ -155,6 +155,7 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             &part.backend_processes,
             processes(backend.map(|tree| tree.processes_max)),
         ),
+        ("resumed", &part.resumed, resumed(seen)),
     ] {
         if let Some(claim) = claim {
             checks.push(number(name, claim, value));
@@ -170,6 +171,7 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             &part.tls,
             Some(connections.tls_version.clone().unwrap_or("none".into())),
         ),
+        ("key", &part.key, connections.key.clone()),
         ("encoding", &part.encoding, encoding),
     ] {
         if let Some(claim) = claim {
@@ -248,6 +250,15 @@ fn unknown(claim: String, reason: &str) -> Check {
         holds: None,
         seen: reason.into(),
     }
+}
+
+/// Share of the clients' connections that resumed a TLS session.
+fn resumed(seen: Seen<'_>) -> Option<(f64, String)> {
+    let connections = &seen.load.connections;
+    let resumed = connections.resumed.unwrap_or(0);
+    let words = format!("{resumed} of {} connections", connections.opened);
+    seen.counts_connections()
+        .then(|| (resumed as f64 / connections.opened.max(1) as f64, words))
 }
 
 /// Responses per client connection. If many are required and no client opened a second connection, the connections were

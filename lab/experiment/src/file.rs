@@ -406,6 +406,12 @@ pub struct Test {
     /// Whether to use TLS. The lab creates a certificate for `localhost`.
     #[serde(default)]
     pub tls: bool,
+    /// Only this version of TLS: `1.2` or `1.3`.
+    #[serde(default)]
+    pub tls_version: Option<String>,
+    /// Whether clients resume TLS sessions. If not, every connection makes a full handshake.
+    #[serde(default)]
+    pub tls_resume: bool,
     /// Whether to use HTTP/2.
     #[serde(default)]
     pub http2: bool,
@@ -459,6 +465,12 @@ impl Test {
 
     /// Checks that the version of HTTP fits the rest. `held` is the number of connections that the load holds open.
     fn check_version(&self, held: usize) -> Result<(), &'static str> {
+        if !self.tls && (self.tls_resume || self.tls_version.is_some()) {
+            return Err("`tls_version` and `tls_resume` need `tls = true`");
+        }
+        if !matches!(self.tls_version.as_deref(), None | Some("1.2" | "1.3")) {
+            return Err("`tls_version` is \"1.2\" or \"1.3\"");
+        }
         if !self.http3 {
             return Ok(());
         }

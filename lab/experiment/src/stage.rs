@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rcgen::{CertificateParams, KeyPair, RsaKeySize};
+
 use super::agent::Fleet;
 use super::builtin::read_conf;
 use super::checks::{self, Logs, Observed, Seen, observe};
@@ -33,6 +35,9 @@ use sluice_load::sample::{self, Roots};
 
 /// Maximum delay until an upstream's counters are in its file.
 const COUNTS_SETTLE: Duration = Duration::from_millis(120);
+
+/// The file with the certificates that clients trust.
+const TRUSTED: &str = "trusted.crt";
 
 /// Folder, ports and CPUs of a run.
 pub struct Stage {
@@ -132,7 +137,7 @@ impl Stage {
             _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
-            stage.make_certificate()?;
+            stage.make_certificates()?;
         }
         for (at, made) in file.file.iter().enumerate() {
             let bytes = match &made.from {
@@ -169,15 +174,27 @@ impl Stage {
         fs::write(&path, bytes).map_err(failed)
     }
 
-    /// A self-signed certificate for this machine, with a P-256 key as benchmark kits and public CAs use it.
-    fn make_certificate(&self) -> Result<(), String> {
+    /// Self-signed certificates for this machine: with a P-256 key as benchmark kits and public CAs use it (`site`), and with an
+    /// RSA key of 2,048 bits (`site-rsa`).
+    fn make_certificates(&self) -> Result<(), String> {
+        let failed = |error: rcgen::Error| format!("the certificate: {error}");
         let names = ["localhost".to_string(), "127.0.0.1".to_string()];
-        let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|error| format!("the certificate: {error}"))?;
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        self.write("site.crt", certificate.as_bytes())?;
-        self.write("site.key", key.as_bytes())?;
-        self.write("site.pem", format!("{certificate}{key}").as_bytes())
+        let params = CertificateParams::new(names).map_err(failed)?;
+        let ecdsa = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+        let rsa = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048);
+        let mut trusted = String::new();
+        for (name, key) in [("site", ecdsa), ("site-rsa", rsa.map_err(failed)?)] {
+            let certificate = params.self_signed(&key).map_err(failed)?.pem();
+            let key = key.serialize_pem();
+            self.write(&format!("{name}.crt"), certificate.as_bytes())?;
+            self.write(&format!("{name}.key"), key.as_bytes())?;
+            self.write(
+                &format!("{name}.pem"),
+                format!("{certificate}{key}").as_bytes(),
+            )?;
+            trusted += &certificate;
+        }
+        self.write(TRUSTED, trusted.as_bytes())
     }
 
     /// The CPUs assigned to each role.

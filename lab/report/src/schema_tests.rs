@@ -164,6 +164,8 @@ fn the_schema_names_every_field() {
     block.load.latency.service = Some(Default::default());
     block.load.latency.wait = Some(Default::default());
     block.load.latency.connect = Some(Default::default());
+    block.load.connections.key = Some("RSA".into());
+    block.load.connections.resumed = Some(1);
     block.load.interrupted = true;
     block.load.parts.push(sluice_load::result::LoadPart {
         weight: 1,

@@ -30,6 +30,10 @@ pub struct CheckPart {
     pub encoding: Option<String>,
     /// TLS version, such as `TLSv1_3`, `none` without TLS.
     pub tls: Option<String>,
+    /// Algorithm of the server's key: `RSA` or `ECDSA`.
+    pub key: Option<String>,
+    /// Share of the connections that resumed a TLS session.
+    pub resumed: Option<String>,
     /// Lines that a log gained.
     pub log_lines: Option<LinesPart>,
     /// A request after the load.
@@ -89,6 +93,7 @@ impl CheckPart {
             self.responses_per_connection.as_ref(),
             self.processes.as_ref(),
             self.backend_processes.as_ref(),
+            self.resumed.as_ref(),
             self.log_lines.as_ref().map(|part| &part.per_response),
             self.calls.as_ref().map(|part| &part.per_request),
         ];

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use super::{NoBlock, Stage, in_url};
+use super::{NoBlock, Stage, TRUSTED, in_url};
 use crate::adapter::Task;
 use crate::agent::{Divided, Fleet};
 use crate::file::{File, Talk, Test};
@@ -176,11 +176,13 @@ impl Stage {
         })
     }
 
-    /// The lab's own certificate is the only one that clients trust.
+    /// The lab's own certificates are the only ones that clients trust.
     fn tls(&self, test: &Test) -> TlsOptions {
         TlsOptions {
-            ca: test.tls.then(|| self.dir().join("site.crt")),
-            ..TlsOptions::default()
+            ca: test.tls.then(|| self.dir().join(TRUSTED)),
+            version: test.tls_version.clone(),
+            resume: test.tls_resume,
+            insecure: false,
         }
     }
 
