@@ -558,4 +558,17 @@ fn cells_are_explained() {
         text: "97 % busy".into(),
     });
     assert!(explain::explain(&result, &result.cells[0]).contains("block 0: 97 % busy"));
+    let cell = &mut result.cells[0];
+    for block in &mut cell.blocks {
+        let bytes = |per_second: f64| Some((per_second * block.load.window_s) as u64);
+        let resources = block.resources.as_mut().unwrap();
+        resources.subject.disk_write_bytes = bytes(5.0 * 1_048_576.0);
+        resources.system.network_bytes = bytes(1_000.0);
+    }
+    let text = explain::explain(&result, &result.cells[0]);
+    assert!(
+        text.contains("the server wrote 5 MiB a second to disks"),
+        "{text}"
+    );
+    assert!(!text.contains("network cards"), "{text}");
 }
