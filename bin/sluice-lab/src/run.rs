@@ -37,7 +37,7 @@ pub struct Options {
     /// Concurrent connections, overriding the file: 10,200
     #[arg(long, short = 'c', value_delimiter = ',')]
     pub clients: Option<Vec<usize>>,
-    /// Run fewer blocks if all would take longer than this
+    /// Run fewer blocks, and shorten the windows, if all would take longer than this
     #[arg(long, value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Measure with these load generators as well, each beside the lab's own: wrk,hey

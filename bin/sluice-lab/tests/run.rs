@@ -96,6 +96,12 @@ fn an_experiment_runs_from_its_file_to_its_result() {
             serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap();
         (text, result)
     };
+    let planned = |more: &[&str]| {
+        let words = [&["run", &file, "--out", &out, "--plan"][..], more].concat();
+        world::output_text(&world::lab(&words))
+    };
+    let text = planned(&["--only", "subject=floor", "--budget", "5s"]);
+    assert!(text.contains("4 cells x 1 blocks, 4 left"), "{text}");
     let (text, result) = run(&["--only", "subject=floor,absent"]);
     assert!(text.contains("8 cells x 2 blocks, 16 left"), "{text}");
     for cell in &result.cells {

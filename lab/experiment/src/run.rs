@@ -1,6 +1,7 @@
 //! Runs an experiment: what is installed, in which order, the estimated time, the results. Its cells are also the targets
 //! of the searches of `overload` (`search`). What the command line changes is in `changes`, agents in `generators`.
 
+mod budget;
 mod changes;
 mod generators;
 mod search;
@@ -32,6 +33,7 @@ use sluice_load::result::{
     Block, Cell, CellState, FailedStart, Mark, MarkKind, RunResult, SCHEMA, SubjectFacts, Try,
 };
 
+use budget::Windows;
 use changes::{change, experiment};
 use generators::Generators;
 
@@ -66,7 +68,7 @@ pub struct Options {
     pub warmup: Option<Duration>,
     /// Connections, overriding the file: 10,200
     pub clients: Option<Vec<usize>>,
-    /// Runs fewer blocks if all would take longer than this
+    /// Runs fewer blocks and shortens windows if all would take longer than this
     pub budget: Option<Duration>,
     /// External load generators, each beside the lab's own
     pub engines: Vec<Tool>,
@@ -121,7 +123,7 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let name = &options.experiment;
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
-    let changes = change(&mut file, options);
+    let mut changes = change(&mut file, options);
     file.load_scenarios(name).map_err(Refused::new)?;
     let of_tests = file.test.values().filter_map(|test| test.clients.as_ref());
     if of_tests
@@ -138,6 +140,18 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let axes: Vec<_> = all.iter().map(|cell| &cell.axes).collect();
     if let Some(text) = only.unknown_axis(&axes) {
         return Err(Refused::new(text));
+    }
+    if let Some(budget) = options.budget {
+        let block_s = |file: &File| -> f64 {
+            let cells = plan::cells(file, &only, clients_max);
+            let measured = cells.iter().filter(|cell| cell.skipped.is_none());
+            measured.map(|cell| step_s(file, cell)).sum()
+        };
+        let windows = match options.duration {
+            Some(_) => Windows::Fixed,
+            None => Windows::Flexible,
+        };
+        changes.extend(budget::fit(&mut file, budget, windows, block_s));
     }
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
@@ -164,23 +178,11 @@ struct Walk {
 impl Walk {
     fn new(
         options: &Options,
-        mut file: File,
+        file: File,
         text: String,
-        mut changes: Vec<String>,
+        changes: Vec<String>,
         cells: Vec<CellPlan>,
     ) -> Result<Self, Refused> {
-        let measured = cells.iter().filter(|cell| cell.skipped.is_none());
-        let block_s: f64 = measured.map(|cell| step_s(&file, cell)).sum();
-        if let Some(budget) = options.budget {
-            let fit = ((budget.as_secs_f64() / block_s) as usize).max(1);
-            if fit < file.repeat.blocks {
-                changes.push(format!(
-                    "--budget: {fit} blocks instead of {}",
-                    file.repeat.blocks
-                ));
-                file.repeat.blocks = fit;
-            }
-        }
         let steps = plan::order(&cells, file.repeat.blocks, file.repeat.order, options.seed);
         let out = options.out.clone();
         let out = out.unwrap_or_else(|| Path::new("lab-results").join(&file.name));
