@@ -30,6 +30,7 @@ mod h3;
 mod handshakes;
 mod intercept;
 mod limits;
+mod live_config;
 mod logs;
 mod metrics;
 mod nginx;
