@@ -18,6 +18,7 @@ mod cgi;
 mod client_text;
 mod command_line;
 mod containment;
+mod directed_upstreams;
 mod directives;
 mod documents;
 mod explain;

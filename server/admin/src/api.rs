@@ -105,11 +105,16 @@ pub enum Task {
     ShowMetrics,
     /// Show the state of the upstreams.
     ShowUpstreams,
+    /// Direct an upstream.
+    DirectUpstream,
     /// Show Python applications and their processes.
     ShowPython,
     /// Show the names and certificates of a local CA.
     ShowAuthority,
 }
+
+/// What the paths of single upstreams begin with.
+const UPSTREAMS: &str = "/reverse_proxy/upstreams/";
 
 /// What the paths of local CAs begin with.
 const AUTHORITIES: &str = "/pki/ca/";
@@ -119,6 +124,7 @@ impl Task {
     pub fn of(head: &RequestHead) -> Result<Task, Reply> {
         const READ: &str = "GET, HEAD";
         const ACT: &str = "POST";
+        const DIRECT: &str = "PATCH";
         const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
         let path = head.uri.path();
         let (task, allow) = match path {
@@ -128,6 +134,7 @@ impl Task {
             b"/explain" => (Task::Explain, ACT),
             b"/metrics" => (Task::ShowMetrics, READ),
             b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, READ),
+            _ if path.starts_with(UPSTREAMS.as_bytes()) => (Task::DirectUpstream, DIRECT),
             b"/python/applications" => (Task::ShowPython, READ),
             _ if path.starts_with(AUTHORITIES.as_bytes()) => (Task::ShowAuthority, READ),
             b"/config" | b"/id" => (Task::ShowConfig, ALL),
@@ -144,6 +151,7 @@ impl Task {
         };
         match (&head.method, allow) {
             (Method::Get | Method::Head, READ | ALL) | (Method::Post, ACT) => Ok(task),
+            (Method::Patch, DIRECT) => Ok(task),
             (Method::Post, ALL) => Ok(Task::Change(Manner::Post)),
             (Method::Put, ALL) => Ok(Task::Change(Manner::Put)),
             (Method::Patch, ALL) => Ok(Task::Change(Manner::Patch)),
@@ -161,7 +169,7 @@ impl Task {
     /// Whether the operation needs the request body.
     pub fn wants_body(self) -> bool {
         match self {
-            Task::Load | Task::Adapt | Task::Explain => true,
+            Task::Load | Task::Adapt | Task::Explain | Task::DirectUpstream => true,
             Task::Change(manner) => manner != Manner::Delete,
             Task::Stop
             | Task::ShowConfig
@@ -204,6 +212,7 @@ pub fn perform(
             Some(counts) => Reply::json(&counts.upstreams()),
             None => nothing_counted(),
         }),
+        Task::DirectUpstream => Next::Response(direct(head, body, current)),
         Task::ShowPython => Next::Response(match current.counts() {
             Some(counts) => Reply::json(&counts.python_applications()),
             None => nothing_counted(),
@@ -261,20 +270,11 @@ fn with_warnings(warnings: &[Value], mut body: Value) -> Value {
 
 /// The change that a request asks for. Its head says where, and its body what.
 fn change(head: &RequestHead, manner: Manner, body: &[u8]) -> Result<Change, Denied> {
-    let fields = &head.fields;
     let value = match manner {
         Manner::Delete => Value::Null,
-        Manner::Post | Manner::Put | Manner::Patch => {
-            // Of all requests that a foreign page can make, none has this type.
-            if !fields.has(FieldId::ContentType) || !is_json(media_type(head)) {
-                let why = "unacceptable content-type: 'application/json' required";
-                return Err(Denied::new(Status::UNSUPPORTED_MEDIA_TYPE, why));
-            }
-            serde_json::from_slice(body)
-                .map_err(|error| Denied::bad(format!("decoding request body: {error}")))?
-        }
+        Manner::Post | Manner::Put | Manner::Patch => json_body(head, body)?,
     };
-    let condition = match fields.first(FieldId::IfMatch) {
+    let condition = match head.fields.first(FieldId::IfMatch) {
         Some(value) => Condition::parse(value)?,
         None => None,
     };
@@ -346,6 +346,41 @@ fn no_profiles() -> Reply {
     let why = "profiles of Go's runtime do not exist here: use `perf record -g -p PID` for CPU, \
                and the process metrics at /metrics for memory";
     Reply::error(Status::NOT_IMPLEMENTED, why)
+}
+
+/// Directs the upstream that the path names, as the body says.
+fn direct(head: &RequestHead, body: &[u8], current: &Current) -> Reply {
+    let Some(counts) = current.counts() else {
+        return nothing_counted();
+    };
+    let directed = direction(head, body).and_then(|(address, direction)| {
+        let found = counts.direct_upstream(&address, direction);
+        found.map_err(Denied::bad)?.ok_or_else(|| {
+            let why = format!("no upstream in use has the address {address}");
+            Denied::new(Status::NOT_FOUND, why)
+        })
+    });
+    directed.map_or_else(Reply::denied, |state| Reply::json(&state))
+}
+
+/// An address and what is directed for it.
+fn direction(head: &RequestHead, body: &[u8]) -> Result<(String, Value), Denied> {
+    let address = head.uri.path().strip_prefix(UPSTREAMS.as_bytes());
+    let address = address.and_then(|path| str::from_utf8(path).ok());
+    let address = address.and_then(document::decoded);
+    let address = address.ok_or_else(|| Denied::bad("the path does not name an address"))?;
+    Ok((address, json_body(head, body)?))
+}
+
+/// The JSON value that a request carries.
+fn json_body(head: &RequestHead, body: &[u8]) -> Result<Value, Denied> {
+    // Of all requests that a foreign page can make, none has this type.
+    if !head.fields.has(FieldId::ContentType) || !is_json(media_type(head)) {
+        let why = "unacceptable content-type: 'application/json' required";
+        return Err(Denied::new(Status::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| Denied::bad(format!("decoding request body: {error}")))
 }
 
 fn explain(question: &[u8], current: &Current) -> Reply {

@@ -114,6 +114,13 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// The state of the upstreams: a list of objects, each with at least `address` and `fails`.
     fn upstreams(&self) -> Value;
 
+    /// Directs the upstreams with an address as an object says; returns their new state, or `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// The object is not a direction.
+    fn direct_upstream(&self, address: &str, direction: Value) -> Result<Option<Value>, String>;
+
     /// The Python applications: a list of objects, each with its processes.
     fn python_applications(&self) -> Value;
 

@@ -14,7 +14,7 @@ use sluice_model::Config;
 
 pub use change::{Manner, part};
 pub use condition::{Condition, tag};
-pub use place::Place;
+pub use place::{Place, decoded};
 
 use crate::denied::Denied;
 

@@ -65,7 +65,7 @@ pub fn encoded(step: &str) -> String {
 }
 
 /// A step of a path without its percent-encoding; `None` if it is malformed or no text.
-pub(super) fn decoded(step: &str) -> Option<String> {
+pub fn decoded(step: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(step.len());
     let mut rest = step.as_bytes();
     while let Some((first, after)) = rest.split_first() {
