@@ -67,6 +67,7 @@ files![
     "axes/Caddyfile.balance-3",
     "axes/Caddyfile.base",
     "axes/Caddyfile.gzip",
+    "axes/Caddyfile.metrics",
     "axes/Caddyfile.routes-1",
     "axes/Caddyfile.routes-10",
     "axes/Caddyfile.routes-100",
