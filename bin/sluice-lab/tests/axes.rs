@@ -8,7 +8,7 @@ use crate::abilities::skipped_part;
 use crate::world::{Folder, installed, is_there, lab, output_text};
 
 fn run(experiment: &str, out: &str, words: &[&str]) -> RunResult {
-    let short = ["-d", "100ms", "--warmup", "0s", "--repeats", "1", "-c", "4"];
+    let short = ["-d", "300ms", "--warmup", "0s", "--repeats", "1", "-c", "4"];
     let words = [&["run", experiment, "--out", out][..], &short, words].concat();
     let output = lab(&words);
     assert!(output.status.success(), "{}", output_text(&output));

@@ -452,7 +452,8 @@ fn every_kind_of_scenario_is_loaded() {
     let folder = Folder::new("scenarios");
     let out = folder.file("out");
     let words = ["run", "scenarios", "--quick", "--repeats", "1", "-c", "4"];
-    let short = ["-d", "150ms", "--warmup", "50ms", "--out", &out, "--only"];
+    // Long enough for a response on a machine whose CPUs others use.
+    let short = ["-d", "600ms", "--warmup", "50ms", "--out", &out, "--only"];
     let only = "subject=floor,ngx-tuned,ngx-h2; test=tls-synthetic,h2-synthetic,h2-upload,fcgi-tcp,fcgi-unix,post-upload,conn-per-request,pipelined,websocket,events,idle,proxy";
     let output = Command::new(LAB)
         .args(words)
