@@ -23,6 +23,7 @@ use crate::alt_svc::AltSvc;
 use crate::explain::Explainer;
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
+use crate::retired::Retired;
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
@@ -67,6 +68,8 @@ pub struct Server {
     sites: HashMap<String, Arc<Site>>,
     /// What their proxies share.
     proxies: Shared,
+    /// Servers of earlier configurations.
+    retired: Retired<Site>,
 }
 
 /// Default drain timeout. Caddy waits forever, so one forgotten download would block a shutdown.
@@ -114,6 +117,7 @@ impl Server {
             listening: Vec::new(),
             sites: HashMap::new(),
             proxies: Shared::default(),
+            retired: Retired::new(),
         };
         match server.apply(built, config) {
             Ok(()) => Ok(server),
@@ -210,7 +214,8 @@ impl Server {
             .on_first(Box::new(move |worker| proxies.begin_checks(worker)));
         self.proxies = built.proxies;
         self.config = Arc::new(config);
-        self.sites = built.sites;
+        let before = std::mem::replace(&mut self.sites, built.sites);
+        self.retired.add(before.into_values());
         self.listening = listening;
         Ok(())
     }
