@@ -54,6 +54,7 @@ mod templates;
 mod tls;
 mod tracing;
 mod trust;
+mod upgrade;
 mod upstreams;
 mod volume;
 mod welcome;

@@ -66,7 +66,7 @@ pub use sources::{Source, SourceOptions};
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::{Subject, SubjectError};
-pub use tickets::{GivenKeys, Rotation, SharedKeys, Tickets};
+pub use tickets::{GivenKeys, Rotation, SharedKeys, TicketBook, TicketSecret, Tickets};
 pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};
 
 #[cfg(test)]

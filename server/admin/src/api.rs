@@ -1,15 +1,18 @@
 //! Responses of the admin API. This module knows neither sockets nor the running server: it turns a request and its
 //! body into a response or an order.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_caddyfile::{Adapted, DiskLoader, MemoryLoader, adapt};
 use sluice_diag::Written;
 use sluice_message::{FieldId, Method, RequestHead, Status};
-use sluice_model::{Config, Idle, idle_settings};
+use sluice_model::{Config, Duration as Given, Idle, idle_settings};
 
-use crate::orders::{Current, LoadOrder, Order, Orders, Waiter, reply};
+use crate::orders::{Current, LoadOrder, Order, Orders, UpgradeOrder, Waiter, reply};
 
 /// A response.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,6 +76,8 @@ pub enum Task {
     Adapt,
     /// Stop the process.
     Stop,
+    /// Replace the process by a new one.
+    Upgrade,
     /// Show the running configuration, or a part of it.
     ShowConfig,
     /// Explain how the request in the body would be handled.
@@ -93,6 +98,7 @@ impl Task {
             b"/load" => (Task::Load, "POST"),
             b"/adapt" => (Task::Adapt, "POST"),
             b"/stop" => (Task::Stop, "POST"),
+            b"/upgrade" => (Task::Upgrade, "POST"),
             b"/explain" => (Task::Explain, "POST"),
             b"/metrics" => (Task::ShowMetrics, "GET, HEAD"),
             b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, "GET, HEAD"),
@@ -123,7 +129,9 @@ impl Task {
         let why = match task {
             Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
             Task::ShowMetrics | Task::ShowUpstreams | Task::ShowPython => "this path takes GET",
-            Task::Load | Task::Adapt | Task::Stop | Task::Explain => "this path takes POST",
+            Task::Load | Task::Adapt | Task::Stop | Task::Upgrade | Task::Explain => {
+                "this path takes POST"
+            }
         };
         let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
         Err(Reply {
@@ -135,7 +143,7 @@ impl Task {
     /// Whether the operation needs the request body.
     pub fn wants_body(self) -> bool {
         match self {
-            Task::Load | Task::Adapt | Task::Explain => true,
+            Task::Load | Task::Adapt | Task::Upgrade | Task::Explain => true,
             Task::Stop
             | Task::ShowConfig
             | Task::ShowMetrics
@@ -188,6 +196,10 @@ pub fn perform(
             let (replier, waiter) = reply();
             sent(orders, Order::Stop(replier), waiter)
         }
+        Task::Upgrade => match upgrade_order(body) {
+            Ok((order, waiter)) => sent(orders, Order::Upgrade(Box::new(order)), waiter),
+            Err(reply) => Next::Response(reply),
+        },
     }
 }
 
@@ -199,6 +211,39 @@ fn explain(question: &[u8], current: &Current) -> Reply {
         Ok(explanation) => Reply::json(&explanation),
         Err(why) => Reply::error(Status::BAD_REQUEST, why),
     }
+}
+
+/// The body of a request to upgrade; it may be empty.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct UpgradeRequest {
+    binary: Option<String>,
+    ready_timeout: Option<Given>,
+    grace_period: Option<Given>,
+}
+
+/// A duration of a request, which must not be negative.
+fn duration(given: Option<Given>) -> Result<Option<Duration>, Reply> {
+    let nanos = given.map(|Given(nanos)| u64::try_from(nanos)).transpose();
+    nanos
+        .map(|nanos| nanos.map(Duration::from_nanos))
+        .map_err(|_| Reply::error(Status::BAD_REQUEST, "a duration must not be negative"))
+}
+
+fn upgrade_order(body: &[u8]) -> Result<(UpgradeOrder, Waiter), Reply> {
+    let request: UpgradeRequest = match body.trim_ascii() {
+        b"" => UpgradeRequest::default(),
+        body => serde_json::from_slice(body)
+            .map_err(|error| Reply::error(Status::BAD_REQUEST, error.to_string()))?,
+    };
+    let (reply, waiter) = reply();
+    let order = UpgradeOrder {
+        binary: request.binary.map(PathBuf::from),
+        ready_timeout: duration(request.ready_timeout)?,
+        grace_period: duration(request.grace_period)?,
+        reply,
+    };
+    Ok((order, waiter))
 }
 
 fn sent(orders: &Orders, order: Order, waiter: Waiter) -> Next {
@@ -497,6 +542,33 @@ mod tests {
             assert!(found.1["error"].is_string());
         }
         assert!(sent.lock().expect("unlocked").is_empty());
+    }
+
+    #[test]
+    fn an_upgrade_has_options() {
+        let (orders, sent) = orders();
+        let ask = |body: &[u8]| {
+            let head = head(Method::Post, "/upgrade", "application/json");
+            perform(Task::Upgrade, &head, body, &orders, &Current::default())
+        };
+        assert!(matches!(ask(b""), Next::Await(_)));
+        let body = br#"{"binary": "/a", "ready_timeout": "5s", "grace_period": 0}"#;
+        assert!(matches!(ask(body), Next::Await(_)));
+        let order = sent.lock().expect("unlocked").pop();
+        let Some(Order::Upgrade(order)) = order else {
+            panic!("an order was sent")
+        };
+        assert_eq!(order.binary, Some("/a".into()));
+        assert_eq!(order.ready_timeout, Some(Duration::from_secs(5)));
+        assert_eq!(order.grace_period, Some(Duration::ZERO));
+        for wrong in [
+            &b"{"[..],
+            br#"{"program": "a"}"#,
+            br#"{"grace_period": -1}"#,
+        ] {
+            assert_eq!(response(ask(wrong)).0, 400);
+        }
+        assert_eq!(sent.lock().expect("unlocked").len(), 1);
     }
 
     #[test]

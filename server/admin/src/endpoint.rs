@@ -1,6 +1,8 @@
 //! The admin API's listen address and its worker. `api` produces the responses.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use sluice_model::Admin;
@@ -41,12 +43,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Binds the address and starts the worker.
+    /// Binds the address and starts the worker. Listening sockets of a replaced process are used where they have the address.
     pub fn start(
         address: Address,
         admin: Option<&Admin>,
         orders: Orders,
         current: Current,
+        handed: Vec<OwnedFd>,
     ) -> Result<Endpoint, StartError> {
         let wrong = |problem: String| StartError {
             address: address.clone(),
@@ -54,7 +57,8 @@ impl Endpoint {
         };
         let access = Access::new(&address, admin);
         let limit = ConnectionLimit::new(CONNECTIONS_MAX);
-        let workers = Workers::start(1, limit).map_err(|error| wrong(error.to_string()))?;
+        let mut workers = Workers::start(1, limit).map_err(|error| wrong(error.to_string()))?;
+        workers.take_over(handed);
         let mut endpoint = Endpoint {
             address: address.clone(),
             access,
@@ -90,6 +94,19 @@ impl Endpoint {
             (self.address, self.access) = old;
             StartError { address, problem }
         })
+    }
+
+    /// Duplicates of its listening sockets, for a process that replaces this one.
+    ///
+    /// # Errors
+    /// There are no more file descriptors.
+    pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
+        self.workers.lend()
+    }
+
+    /// Stops accepting, because another process accepts; [`Endpoint::close`] follows.
+    pub fn pass_on(&self) {
+        self.workers.pass_on();
     }
 
     /// Stops listening and drains the responses in progress.

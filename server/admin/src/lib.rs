@@ -17,5 +17,6 @@ pub use api::WITH_TEXTS;
 pub use autosave::{read_autosaved, write_autosaved};
 pub use endpoint::{Endpoint, StartError};
 pub use orders::{
-    Counts, Current, Explain, LoadOrder, Order, Orders, Outcome, Replier, Waiter, reply,
+    Counts, Current, Explain, LoadOrder, Order, Orders, Outcome, Replier, UpgradeOrder, Waiter,
+    reply,
 };

@@ -21,9 +21,11 @@ use sluice_net::{
 
 use crate::alt_svc::AltSvc;
 use crate::explain::Explainer;
+use crate::handover::{Counted, Secrets};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
 use crate::site::{Rules, Site};
+use sluice_handlers::rate_limit::Zones;
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
 use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
@@ -51,6 +53,8 @@ pub struct Options {
     pub conditions: Conditions,
     /// Listening sockets inherited from the previous process; those that are not in the configuration are closed.
     pub handed: Vec<OwnedFd>,
+    /// Secrets that outlive a binary upgrade.
+    pub secrets: Secrets,
 }
 
 /// A running server.
@@ -86,6 +90,7 @@ impl Server {
         }
         let folder = storage_folder(&config, &options)?;
         let mut https = Https::new(&folder, options.log.clone(), &NginxHandshakes);
+        https.inherit_tickets(options.secrets.tickets());
         let built = build(
             &config,
             config_files,
@@ -225,6 +230,21 @@ impl Server {
         self.workers.lend_to_successor()
     }
 
+    /// The secrets of this process, for one that replaces it.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::new(&self.https.ticket_secrets(), &self.options.secrets)
+    }
+
+    /// What this process has counted, for one that replaces it and continues its time line.
+    pub fn counted(&self) -> Counted {
+        Counted::of(&self.recorder.shared::<Zones>())
+    }
+
+    /// Continues with what the replaced process has counted.
+    pub fn add_counted(&self, counted: Counted) {
+        counted.add_to(&self.recorder.shared::<Zones>());
+    }
+
     /// Stops accepting until a configuration is applied again; clients that connect meanwhile wait.
     pub fn withdraw(&mut self) -> io::Result<()> {
         self.workers.withdraw()
@@ -268,6 +288,11 @@ impl Server {
     /// Announces to requests that the server shuts down after `delay`; they are served as before.
     pub fn announce_stop(&self, delay: Duration) {
         self.workers.announce_stop(clock::now() + delay);
+    }
+
+    /// Stops accepting for good, because another process accepts; [`Server::drain`] follows.
+    pub fn pass_on(&self) {
+        self.workers.pass_on();
     }
 
     /// Stops accepting, drains requests for at most `grace`, and stops the workers. Returns the number of connections
@@ -375,6 +400,7 @@ fn build(
             keys: &keys,
             shared: &shared,
             alt_svc: announcement(&addresses),
+            quic_secret: options.secrets.quic(),
         };
         let site = build_site(server, &place, around);
         let wrapper = wrapper_of(server, &place, &mut refusals);
@@ -629,6 +655,8 @@ struct Around<'a> {
     shared: &'a Slots,
     /// What the server announces.
     alt_svc: AltSvc,
+    /// The secret for QUIC endpoints without one of their own.
+    quic_secret: Option<Arc<[u8]>>,
 }
 
 fn build_site(
@@ -668,7 +696,7 @@ fn build_site(
     };
     let mut settings = settings;
     settings.h3.early_data = early_data;
-    settings.h3.host_key = host_key(server, place)?;
+    settings.h3.host_key = host_key(server, place)?.or(around.quic_secret);
     Ok(Site {
         rules,
         settings,

@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime};
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
     Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, Tickets,
-    TlsPolicies, WatchedFiles,
+    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, TicketBook,
+    TicketSecret, Tickets, TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
 use sluice_model::tls::InternalIssuer;
@@ -64,6 +64,8 @@ pub struct Https {
     current: Policies,
     store: Option<Arc<CertStore>>,
     shared_keys: Option<Arc<SharedKeys>>,
+    /// The secrets of tickets that are not shared.
+    ticket_book: TicketBook,
 }
 
 /// TLS policies by server name and by the HTTP versions enabled on the address.
@@ -96,7 +98,18 @@ impl Https {
             current: HashMap::new(),
             store: None,
             shared_keys: None,
+            ticket_book: TicketBook::default(),
         }
+    }
+
+    /// The secrets of session tickets, for a process that replaces this one.
+    pub fn ticket_secrets(&self) -> Vec<TicketSecret> {
+        self.ticket_book.all()
+    }
+
+    /// Accepts the session tickets of the process that this one replaces. To be called before a configuration is prepared.
+    pub fn inherit_tickets(&mut self, secrets: Vec<TicketSecret>) {
+        self.ticket_book = TicketBook::inherited(secrets);
     }
 
     /// Starts the thread that renews certificates; it ends when this is dropped.
@@ -160,7 +173,7 @@ impl Https {
         });
         let shared_keys = match &tickets {
             Tickets::Shared(keys) => Some(keys.clone()),
-            Tickets::Own(_) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
+            Tickets::Own(..) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
         };
         let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
         let keys = Keys {
@@ -192,11 +205,13 @@ impl Https {
     fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
         let (folder, rotation) = match policies::ticket_scheme(config)? {
             TicketScheme::Off => return Ok(Tickets::Off),
-            TicketScheme::Own(rotation) => return Ok(Tickets::Own(rotation)),
+            TicketScheme::Own(rotation) => {
+                return Ok(Tickets::Own(rotation, self.ticket_book.clone()));
+            }
             TicketScheme::Shared(folder, rotation) => (folder, rotation),
         };
         if purpose == Purpose::Check {
-            return Ok(Tickets::Own(rotation));
+            return Ok(Tickets::Own(rotation, TicketBook::default()));
         }
         let storage = folder.map_or_else(|| self.storage.clone(), Storage::new);
         if let Some(keys) = &self.shared_keys

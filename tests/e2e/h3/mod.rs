@@ -6,6 +6,6 @@ mod limits;
 mod lossy;
 pub mod peer;
 mod programs;
-mod serving;
+pub mod serving;
 mod soak;
 mod upgrades;

@@ -1,7 +1,6 @@
 //! The origin of a server's configuration.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use sluice_diag::Written;
 use sluice_model::Config;
@@ -33,14 +32,9 @@ impl Origin {
         match self {
             Origin::Source(source) => source.load(format),
             Origin::Nginx(invocation) => invocation.load(format),
-            Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
-                config: config.clone(),
-                report: Default::default(),
-                written: None,
-                files: Vec::new(),
-                read_at: SystemTime::now(),
-                texts: None,
-            }),
+            Origin::CommandLine(config) | Origin::Saved(config) => {
+                Ok(Loaded::made(config.clone(), Vec::new()))
+            }
             Origin::Nothing => match Source::of(None, None) {
                 Some(source) => source.load(format),
                 None => welcome::load(),
