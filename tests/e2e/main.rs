@@ -20,6 +20,7 @@ mod command_line;
 mod containment;
 mod directives;
 mod documents;
+mod events;
 mod explain;
 mod expressions;
 mod fastcgi;

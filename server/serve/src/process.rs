@@ -27,6 +27,7 @@ use crate::listener_wrapper::{self, Speaks};
 use crate::site::{Rules, Site};
 use sluice_handlers::rate_limit::Zones;
 use sluice_observe::Recorder;
+use sluice_observe::events::{Event, Subscriptions};
 use sluice_observe::log::{AccessLog, Log, Plan};
 use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
 use sluice_pipeline::build::{Serving, Slots};
@@ -91,6 +92,8 @@ impl Server {
         let folder = storage_folder(&config, &options)?;
         let mut https = Https::new(&folder, options.log.clone(), &NginxHandshakes);
         https.inherit_tickets(options.secrets.tickets());
+        https.emit_to(recorder.events());
+        recorder.events().replace(subscriptions(&config));
         let built = build(
             &config,
             config_files,
@@ -121,7 +124,10 @@ impl Server {
             proxies: Shared::default(),
         };
         match server.apply(built, config) {
-            Ok(()) => Ok(server),
+            Ok(()) => {
+                server.recorder.events().emit(Event::of_server("started"));
+                Ok(server)
+            }
             Err(refusals) => {
                 server.workers.drain(Duration::ZERO);
                 Err(refusals)
@@ -172,6 +178,8 @@ impl Server {
             let refusal = Refusal::new(message).with_help("restart to use another folder");
             return Err(vec![at("storage", refusal)]);
         }
+        let events = self.recorder.events().clone();
+        let events_before = events.replace(subscriptions(&config));
         let built = build(
             &config,
             config_files,
@@ -179,8 +187,17 @@ impl Server {
             &mut self.https,
             &self.options,
             (Purpose::Serve, Shared::after(&self.proxies)),
-        )?;
-        self.apply(built, config)
+        );
+        let done = built.and_then(|built| self.apply(built, config));
+        match done {
+            // As in Caddy: a configuration begins, and the one before ends.
+            Ok(()) => {
+                events.emit(Event::of_server("started"));
+                events.emit_to(&events_before, Event::of_server("stopping"));
+            }
+            Err(_) => _ = events.replace(events_before),
+        }
+        done
     }
 
     fn apply(&mut self, built: Built, config: Config) -> Result<(), Vec<Refusal>> {
@@ -290,6 +307,11 @@ impl Server {
         self.workers.announce_stop(clock::now() + delay);
     }
 
+    /// Announces to event handlers that the server stops; [`Server::drain`] follows and waits for them.
+    pub fn emit_stopping(&self) {
+        self.recorder.events().emit(Event::of_server("stopping"));
+    }
+
     /// Stops accepting for good, because another process accepts; [`Server::drain`] follows.
     pub fn pass_on(&self) {
         self.workers.pass_on();
@@ -301,6 +323,7 @@ impl Server {
         let cut_off = self.workers.drain(grace);
         // Their requests have ended with the workers.
         sluice_proxy::python::shut_down(&self.recorder, PYTHON_GRACE);
+        self.recorder.events().finish(EVENTS_TIMEOUT);
         self.recorder.finish_exports(EXPORTS_TIMEOUT);
         cut_off
     }
@@ -315,6 +338,9 @@ fn outlive(config: &Config) -> Outlive {
 
 /// How long Python applications may take to shut down (lifespan), once they have no requests any more.
 const PYTHON_GRACE: Duration = Duration::from_secs(10);
+
+/// How long the handlers of the last events are awaited when the process ends.
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout for exporting the last traces and metrics.
 const EXPORTS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -376,6 +402,7 @@ fn build(
     let plan = plan(config, options, &mut refusals);
     let given = listen::expanded(config, &mut refusals);
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
+    check_events(&given, &mut refusals);
     let authorities = LocalAuthorities::new(https, &config);
     let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
     let keys = prepared.keys(https, &authority);
@@ -543,15 +570,12 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
 
 /// Refuses settings that would otherwise silently do nothing, and that others rely on.
 fn unbuilt(config: &Config) -> Vec<Refusal> {
-    let events = config.apps.events.as_ref();
-    let subscribed = events.is_some_and(|events| !events.subscriptions.is_empty());
     let filesystems = config.apps.filesystems.as_ref();
     let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
     let admin = config.admin.as_ref();
     let loads = admin.and_then(|admin| admin.config.as_ref()?.load.as_ref());
     let remove = "remove it";
     let unbuilt = [
-        (subscribed, "apps.events", "a handler of events", remove),
         (
             mounted,
             "apps.caddy.filesystems",
@@ -581,6 +605,23 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
     let used = unbuilt.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, place, what, help)| at(place, Refusal::not_yet(what, help)))
         .collect()
+}
+
+/// The handlers of events. They hear of what happens while their configuration is built, such as certificates that it needs.
+fn subscriptions(config: &Config) -> Arc<Subscriptions> {
+    let built = Subscriptions::build(config.apps.events.as_ref());
+    // The mistakes are reported when the rest of the configuration is built.
+    Arc::new(built.unwrap_or_default())
+}
+
+fn check_events(config: &Config, refusals: &mut Vec<Refusal>) {
+    if let Err(errors) = Subscriptions::build(config.apps.events.as_ref()) {
+        let errors = errors.into_iter();
+        refusals.extend(errors.map(|error| {
+            let refusal = Refusal::new(error.problem).with_help(error.help);
+            at(&format!("apps.events.{}", error.place), refusal)
+        }));
+    }
 }
 
 /// The metrics of requests, and where to push them.

@@ -6,6 +6,7 @@ mod around;
 mod authorities;
 mod auto;
 mod by_variable;
+mod events;
 pub mod handshakes;
 pub mod limits;
 mod loading;
@@ -35,9 +36,11 @@ use sluice_net::tls::Acceptor;
 pub use acme::resolver;
 pub use authorities::LocalAuthorities;
 pub use auto::expand;
+use events::event_of;
 use handshakes::HandshakeRules;
 use plans::Scheme;
 use policies::TicketScheme;
+use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
 use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
@@ -110,6 +113,17 @@ impl Https {
     /// Accepts the session tickets of the process that this one replaces. To be called before a configuration is prepared.
     pub fn inherit_tickets(&mut self, secrets: Vec<TicketSecret>) {
         self.ticket_book = TicketBook::inherited(secrets);
+    }
+
+    /// Announces what happens to certificates.
+    pub fn emit_to(&self, events: &Events) {
+        let events = events.clone();
+        let observer = move |notice: &Notice| {
+            if let Some(event) = event_of(notice) {
+                events.emit(event);
+            }
+        };
+        self.maintainer.observe(Box::new(observer));
     }
 
     /// Starts the thread that renews certificates; it ends when this is dropped.

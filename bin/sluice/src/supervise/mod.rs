@@ -26,6 +26,7 @@ use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
 use sluice_observe::Recorder;
+use sluice_observe::events::Event as ServerEvent;
 use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::metrics;
 use sluice_observe::panics;
@@ -312,10 +313,11 @@ struct Start {
 }
 
 /// How a configuration came.
-#[derive(Clone, Copy, PartialEq)]
-enum Came {
+#[derive(Clone, Copy)]
+enum Came<'a> {
     ByApi,
-    FromOrigin,
+    /// For this reason.
+    FromOrigin(&'a str),
 }
 
 /// The configuration files as they were loaded.
@@ -598,7 +600,7 @@ impl Process {
                         .send();
                 }
                 let (config, read) = Read::of(loaded);
-                self.replace(config, read, true, Came::FromOrigin)
+                self.replace(config, read, true, Came::FromOrigin(trigger))
             }
             Err(failed) => Err(failed.text().to_owned()),
         };
@@ -632,7 +634,7 @@ impl Process {
         config: Config,
         read: Read,
         forced: bool,
-        came: Came,
+        came: Came<'_>,
     ) -> Result<(), String> {
         let before = self.server.config();
         if !forced && *before == config {
@@ -651,8 +653,19 @@ impl Process {
             return Err(why.join("\n"));
         }
         self.read = read;
-        self.is_from_api = came == Came::ByApi;
+        self.is_from_api = matches!(came, Came::ByApi);
         self.publish();
+        let trigger = match came {
+            Came::ByApi => "admin",
+            Came::FromOrigin(trigger) => trigger,
+        };
+        let recorder = self.server.recorder();
+        let config = self.read.files.first().cloned().unwrap_or_default();
+        recorder.events().emit(ServerEvent {
+            name: "config_reloaded",
+            module: "",
+            data: vec![("trigger", trigger.into()), ("config", config.into())],
+        });
         Ok(())
     }
 
@@ -678,6 +691,7 @@ impl Process {
             self.cancel_upgrade();
             self.readiness.stopping();
         }
+        self.server.emit_stopping();
         let grace = self.grace(why);
         let delay = match why {
             Stop::Halt(_) | Stop::Replaced(_) => Duration::ZERO,

@@ -168,6 +168,16 @@ pub fn start_with(mut command: Command, files: Vec<OwnedFd>) -> io::Result<Child
     child
 }
 
+/// Kills a child process that leads a process group, with the whole group, and takes its status.
+pub fn kill_group(child: &mut Child) {
+    if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+        // SAFETY: kill takes integers only. The status of the child was not taken, so its number, which is that of the group,
+        // belongs to nobody else.
+        unsafe { libc::kill(-pid, libc::SIGKILL) };
+    }
+    let _ = child.wait();
+}
+
 /// Waits until a child process has ended, and leaves it to the caller to ask for its status: until then its number belongs
 /// to no other process.
 pub fn await_end(child: u32) -> io::Result<()> {
