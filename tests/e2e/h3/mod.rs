@@ -1,6 +1,8 @@
 //! HTTP/3 on real sockets. `peer` is a client that can also break the rules.
 
 mod attacks;
+mod forgeries;
+mod forging;
 mod lifecycle;
 mod limits;
 mod lossy;
