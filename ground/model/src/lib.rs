@@ -24,6 +24,8 @@ mod idle;
 pub mod logging;
 pub mod matcher;
 mod object;
+mod object_id;
+
 pub mod pki;
 mod route_origin;
 pub mod tls;
@@ -38,6 +40,8 @@ pub use http::{HttpApp, Server};
 pub use idle::{Idle, idle_settings};
 pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
+pub use object_id::OBJECT_ID;
+
 pub use value::{Duration, TimeLimit, WeakString, placeholder_name};
 
 use object::objects;
@@ -68,9 +72,41 @@ objects! {
         /// What happens to configurations.
         pub config: Option<ConfigSettings>,
         /// Who we are towards remote controllers.
-        pub identity: Option<RawModule>,
+        pub identity: Option<AdminIdentity>,
         /// Control from other machines.
-        pub remote: Option<RawModule>,
+        pub remote: Option<RemoteAdmin>,
+    }
+
+    /// Who we are towards remote controllers.
+    pub struct AdminIdentity {
+        /// The names and IP addresses of the certificate.
+        pub identifiers: Vec<String>,
+        /// Who issues it, tried in order; those of automatic HTTPS when empty.
+        pub issuers: Vec<tls::Issuer>,
+    }
+
+    /// Control from other machines, with certificates on both sides.
+    pub struct RemoteAdmin {
+        /// Its address, `:2021` when empty.
+        pub listen: String,
+        /// Who may do what.
+        pub access_control: Vec<AdminAccess>,
+    }
+
+    /// What the owners of some keys may do.
+    pub struct AdminAccess {
+        /// Certificates (Base64 of DER) with their public keys, or those of CAs that have signed theirs.
+        pub public_keys: Vec<String>,
+        /// What they may do: all when empty; each has to allow a request.
+        pub permissions: Vec<AdminPermissions>,
+    }
+
+    /// Requests that are allowed.
+    pub struct AdminPermissions {
+        /// What their paths begin with; any when empty.
+        pub paths: Vec<String>,
+        /// Their methods; any when empty.
+        pub methods: Vec<String>,
     }
 
     /// What happens to configurations.
@@ -202,11 +238,13 @@ impl Config {
         Self::from_value(value)
     }
 
-    /// Reads a configuration from a JSON value. `null` is the empty configuration.
-    pub fn from_value(value: Value) -> Result<Self, ConfigError> {
+    /// Reads a configuration from a JSON value. `null` is the empty configuration; names of objects ([`OBJECT_ID`]) are
+    /// ignored.
+    pub fn from_value(mut value: Value) -> Result<Self, ConfigError> {
         if value.is_null() {
             return Ok(Self::default());
         }
+        object_id::remove_object_ids(&mut value);
         serde_path_to_error::deserialize(value).map_err(|error| {
             let (path, message) =
                 object::locate(&error.path().to_string(), &error.inner().to_string());

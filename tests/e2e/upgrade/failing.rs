@@ -90,7 +90,7 @@ fn there_is_one_upgrade_at_a_time_and_a_killed_one_is_undone() {
         let pid = rest.and_then(|rest| rest.split(')').next());
         let pid = pid.unwrap_or_else(|| panic!("{second}"));
         // What was to be loaded meanwhile is refused, or done afterwards.
-        assert_eq!(running.load(HELLO).status, 400);
+        assert_eq!(running.load(HELLO).status, 503);
         running.server.write(&HELLO.replace("hello", "other"));
         running.server.signal(Signal::Hangup);
         running

@@ -23,6 +23,7 @@ mod stop;
 mod trust;
 mod untrust;
 mod upgrade_binary;
+mod upstream;
 mod validate;
 mod version;
 
@@ -76,6 +77,8 @@ enum Command {
     /// The new process takes over the listening sockets and the configuration in effect. If it fails or does not serve in
     /// time, the old one goes on, and the command prints why and exits with 1.
     UpgradeBinary(upgrade_binary::Args),
+    /// Show the upstreams of a running server, or drain one, or change its weight.
+    Upstream(upstream::Args),
     /// Check a configuration and report every mistake.
     ///
     /// Opens no port. Exits with 0 if the configuration is valid and with 1 if it has an error.
@@ -139,6 +142,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Stop(args) => args.run(format),
         Command::Reload(args) => args.run(format),
         Command::UpgradeBinary(args) => args.run(format),
+        Command::Upstream(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
         Command::Lint(args) => args.run(format),
@@ -189,6 +193,9 @@ mod tests {
             "run -c a -a caddyfile --envfile e --envfile f -e -r -w --pidfile p --pingback :1",
             "start --config a --adapter caddyfile --envfile e --watch --pidfile p",
             "stop --address localhost:1 -c a -a caddyfile",
+            "upstream --address localhost:1 -c a -a caddyfile",
+            "upstream drain a:1 --keep --address localhost:1",
+            "upstream set a:1 --weight 2 --max-requests configured",
             "reload -c a -a caddyfile --address localhost:1 -f",
             "upgrade-binary --binary a --ready-timeout 5s --grace-period 1m --address localhost:1",
             "validate -c a -a caddyfile --envfile e",

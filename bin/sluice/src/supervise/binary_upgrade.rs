@@ -15,13 +15,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sluice_model::Config;
+use sluice_admin::document;
 use sluice_net::clock;
 use sluice_net::handover::Channel;
 use sluice_net::sys::inherited;
 use sluice_net::sys::process::{monotonic_micros, start_with, take_variable};
 use sluice_serve::handover::{Counted, Secrets};
 
+use crate::load::Loaded;
 use crate::messages::Failed;
 
 /// The environment variable that lists the sockets.
@@ -53,6 +54,8 @@ pub struct Handover {
     pub files: Vec<String>,
     /// The numbers of those sockets that belong to the admin endpoint.
     pub admin: Vec<i32>,
+    /// The same for its endpoint for other machines.
+    pub remote: Vec<i32>,
     /// What clients resume their sessions with.
     pub secrets: Secrets,
     /// How long the time line of the old process has lasted, in nanoseconds.
@@ -93,6 +96,7 @@ impl Handover {
             config,
             files,
             admin: Vec::new(),
+            remote: Vec::new(),
             secrets,
             elapsed: u64::try_from(elapsed).unwrap_or(u64::MAX),
             at: monotonic_micros(),
@@ -200,10 +204,12 @@ pub struct Inherited {
     pub sockets: Vec<OwnedFd>,
     /// Those of the admin endpoint.
     pub admin: Vec<OwnedFd>,
+    /// Those of its endpoint for other machines.
+    pub remote: Vec<OwnedFd>,
     /// The other process; nginx has no channel.
     pub predecessor: Option<Predecessor>,
-    /// The configuration to begin with, and its files; `None` to load it as usual.
-    pub config: Option<(Config, Vec<String>)>,
+    /// The configuration to begin with; `None` to load it as usual.
+    pub config: Option<Loaded>,
     /// Whether there was such a configuration: it was loaded through the admin API.
     pub is_from_api: bool,
     /// Its secrets; `None` if there are none.
@@ -237,10 +243,13 @@ impl Inherited {
             all.secrets = Some(handover.secrets);
         }
         if let Some(config) = handover.config {
-            let config = Config::from_json(&config).map_err(|error| {
-                Failed::new(format!("the configuration of the old process: {error:?}"))
+            let (config, document) = document::read(&config).map_err(|denied| {
+                Failed::new(format!(
+                    "the configuration of the old process: {}",
+                    denied.why
+                ))
             })?;
-            all.config = Some((config, handover.files));
+            all.config = Some(Loaded::made(config, document, handover.files));
             all.is_from_api = true;
         }
         let words = text.split([';', ':']).filter(|word| !word.is_empty());
@@ -249,10 +258,12 @@ impl Inherited {
             let Ok(socket) = inherited::take(number) else {
                 continue;
             };
-            match handover.admin.contains(&number) {
-                true => all.admin.push(socket),
-                false => all.sockets.push(socket),
-            }
+            let purpose = match number {
+                _ if handover.admin.contains(&number) => &mut all.admin,
+                _ if handover.remote.contains(&number) => &mut all.remote,
+                _ => &mut all.sockets,
+            };
+            purpose.push(socket);
         }
         Ok(Some(all))
     }

@@ -1,12 +1,15 @@
 //! The life cycle of a server: handles signals, admin requests and changed files one at a time, and reloads or stops.
 //! `sluice-serve` serves the requests.
 
+mod admin_orders;
 pub mod binary_upgrade;
 mod connection_limit_log;
+mod insight;
 mod origin;
 pub mod pidfile;
 mod process_settings;
 mod readiness;
+mod remote_admin;
 mod signals;
 mod upgrade;
 
@@ -18,19 +21,18 @@ use std::sync::mpsc::{Receiver, RecvError, SyncSender, TrySendError, sync_channe
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use sluice_admin::document::Document;
 use sluice_admin::limits::ORDERS_MAX;
-use sluice_admin::{Address, Counts, Current, Endpoint, Explain, Order, Orders, write_autosaved};
+use sluice_admin::{Address, Current, Denied, Endpoint, Order, Orders, write_autosaved};
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
-use sluice_observe::Recorder;
 use sluice_observe::events::Event as ServerEvent;
 use sluice_observe::log::{Level, Log, Severity};
-use sluice_observe::metrics;
 use sluice_observe::panics;
-use sluice_serve::explain::Question;
+use sluice_pipeline::refusal::Refusal;
 use sluice_serve::handover::Secrets;
 use sluice_serve::process::{Options, Server};
 
@@ -98,7 +100,7 @@ pub fn run(job: Job) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
     let mut inherited = Inherited::take()?.unwrap_or_default();
     let loaded = match inherited.config.take() {
-        Some((config, files)) => Ok(Loaded::made(config, files)),
+        Some(loaded) => Ok(loaded),
         None => job.origin.load(job.format),
     };
     let loaded = inherited.reported(loaded)?;
@@ -176,7 +178,7 @@ fn serve(
         log: log.clone(),
     };
     listening.start()?;
-    let (config, read) = Read::of(loaded);
+    let (config, mut read) = Read::of(loaded);
     let server = Server::start(config, &read.files, options).map_err(|refusals| {
         job.origin
             .refused(refusals, read.written.as_deref(), job.format)
@@ -187,15 +189,17 @@ fn serve(
     let Inherited {
         admin,
         predecessor,
+        remote,
         is_from_api,
         ..
     } = job.inherited;
+    read.is_edited = is_from_api;
     let start = Start {
         origin: job.origin,
         manners: job.manners,
         program,
-        is_from_api,
         admin,
+        remote,
     };
     let mut process = Process::begin(server, log, read, start, (&sender, &pidfile))?;
     if job.watch || matches!(process.origin, Origin::Nothing) {
@@ -247,6 +251,7 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     log.finish(LAST_LINES);
     if let Some(admin) = &loaded.config.admin {
         Address::of(Some(admin), &default_address()).map_err(Failed::new)?;
+        remote_admin::address(Some(admin)).map_err(Failed::new)?;
     }
     verdict.map_err(|refusals| Failed::refusals(refusals, loaded.written.as_deref(), format))
 }
@@ -285,6 +290,8 @@ enum Stop {
 struct Process {
     server: Server,
     endpoint: Option<Endpoint>,
+    /// The admin endpoint for other machines.
+    remote: Option<Endpoint>,
     orders: Orders,
     current: Current,
     origin: Origin,
@@ -297,8 +304,8 @@ struct Process {
     program: Program,
     /// The binary upgrade in progress.
     upgrade: Option<Upgrade>,
-    /// Whether the configuration in effect was loaded through the admin API, here or in the process before.
-    is_from_api: bool,
+    /// Sockets of the admin endpoint for other machines, until it opens.
+    remote_handed: Vec<OwnedFd>,
     sender: SyncSender<Event>,
 }
 
@@ -307,17 +314,10 @@ struct Start {
     origin: Origin,
     manners: Manners,
     program: Program,
-    is_from_api: bool,
     /// Sockets of the admin endpoint of the process that this one replaces.
     admin: Vec<OwnedFd>,
-}
-
-/// How a configuration came.
-#[derive(Clone, Copy)]
-enum Came<'a> {
-    ByApi,
-    /// For this reason.
-    FromOrigin(&'a str),
+    /// Those of its endpoint for other machines.
+    remote: Vec<OwnedFd>,
 }
 
 /// The configuration files as they were loaded.
@@ -326,8 +326,12 @@ struct Read {
     files: Vec<String>,
     /// When reading them began.
     at: SystemTime,
+    /// What clients of the admin endpoint see of the configuration.
+    document: Document,
     /// The positions of the running configuration's routes in these files.
     written: Option<Arc<Written>>,
+    /// Whether clients of the admin endpoint have changed or replaced it since.
+    is_edited: bool,
 }
 
 impl Read {
@@ -336,7 +340,9 @@ impl Read {
         let read = Read {
             files: loaded.files,
             at: loaded.read_at,
+            document: loaded.document,
             written: loaded.written,
+            is_edited: false,
         };
         (loaded.config, read)
     }
@@ -362,11 +368,13 @@ impl Process {
         });
         let current = Current::default();
         // Before the admin endpoint opens.
-        current.replace(server.config(), explain_with(&server, &read));
-        current.set_counts(Arc::new(Counted(server.recorder())));
+        let insight = insight::of(&server, &read.files, read.written.as_ref());
+        current.replace(server.config(), read.document.clone(), insight);
+        current.set_counts(insight::counts(&server));
         let mut process = Process {
             server,
             endpoint: None,
+            remote: None,
             orders,
             current,
             origin: start.origin,
@@ -378,7 +386,7 @@ impl Process {
             pidfile: pidfile.clone(),
             program: start.program,
             upgrade: None,
-            is_from_api: start.is_from_api,
+            remote_handed: start.remote,
             sender: sender.clone(),
         };
         let config = process.server.config();
@@ -406,6 +414,7 @@ impl Process {
     fn open_endpoint(&mut self, config: &Config, handed: Vec<OwnedFd>) -> Result<(), String> {
         let admin = config.admin.as_ref();
         let wanted = Address::of(admin, &default_address()).map_err(|error| error.to_string())?;
+        remote_admin::address(admin)?;
         match (wanted, &mut self.endpoint) {
             (None, None) => {}
             (None, endpoint @ Some(_)) => {
@@ -443,8 +452,10 @@ impl Process {
     /// Publishes the running configuration: to the admin endpoint, the log and the saved configuration.
     fn publish(&mut self) {
         let config = self.server.config();
-        let explain = explain_with(&self.server, &self.read);
-        self.current.replace(config.clone(), explain);
+        let insight = insight::of(&self.server, &self.read.files, self.read.written.as_ref());
+        let document = self.read.document.clone();
+        self.current.replace(config.clone(), document, insight);
+        self.open_remote();
         if let Some(watched) = &self.watched {
             watched.replace(&self.watched_files(), self.read.at);
         }
@@ -457,9 +468,17 @@ impl Process {
             .texts("listen", self.server.listening().iter().cloned())
             .texts("config", self.read.files.first().cloned())
             .send();
-        if self.origin.is_kept(&config) {
+        self.save(&config);
+        // Code that was only needed to load the configuration need not stay in memory.
+        sluice_net::sys::code::let_go();
+    }
+
+    /// Saves the configuration for `--resume`.
+    fn save(&self, config: &Config) {
+        if self.origin.is_kept(config) {
             let path = folders::autosave();
-            if let Err(error) = write_autosaved(&path, &config) {
+            let text = self.read.document.text(config);
+            if let Err(error) = write_autosaved(&path, &text) {
                 self.log
                     .warn(
                         "config",
@@ -470,8 +489,6 @@ impl Process {
                     .send();
             }
         }
-        // Code that was only needed to load the configuration need not stay in memory.
-        sluice_net::sys::code::let_go();
     }
 
     /// The configuration files; if there is none yet, the default file.
@@ -482,7 +499,7 @@ impl Process {
             | Origin::Source(_)
             | Origin::Nginx(_)
             | Origin::CommandLine(_)
-            | Origin::Saved(_) => self.read.files.clone(),
+            | Origin::Saved(..) => self.read.files.clone(),
         }
     }
 
@@ -517,20 +534,8 @@ impl Process {
                 }
                 Ok(Event::SuccessorEnded) => self.on_successor_ended(),
                 Ok(Event::Order(Order::Upgrade(order))) => self.start_upgrade((*order).into()),
-                Ok(Event::Order(Order::Load(order))) if self.is_upgrading() => {
-                    let why = "a binary upgrade is in progress; try again when it has ended";
-                    order.reply.send(Err(why.to_owned()));
-                }
-                Ok(Event::Order(Order::Load(order))) => {
-                    let read = Read {
-                        written: order.written,
-                        ..self.read.clone()
-                    };
-                    self.readiness.reloading();
-                    let outcome = self.replace(order.config, read, order.forced, Came::ByApi);
-                    self.log_outcome("admin", &outcome);
-                    order.reply.send(outcome);
-                }
+                Ok(Event::Order(Order::Load(order))) => self.load(*order),
+                Ok(Event::Order(Order::Change(order))) => self.change(*order),
                 Ok(Event::Order(Order::Stop(reply))) => {
                     reply.send(Ok(()));
                     return Stop::Order;
@@ -600,15 +605,26 @@ impl Process {
                         .send();
                 }
                 let (config, read) = Read::of(loaded);
-                self.replace(config, read, true, Came::FromOrigin(trigger))
+                let was_edited = self.read.is_edited;
+                let outcome = self.replace(config, read, true, trigger);
+                if was_edited && outcome.is_ok() {
+                    self.log
+                        .warn(
+                            "config",
+                            "changes made through the admin endpoint are discarded",
+                        )
+                        .text("trigger", trigger)
+                        .send();
+                }
+                outcome
             }
-            Err(failed) => Err(failed.text().to_owned()),
+            Err(failed) => Err(Denied::bad(failed.text())),
         };
         self.log_outcome(trigger, &outcome);
     }
 
     /// Logs the outcome of a reload.
-    fn log_outcome(&self, trigger: &str, outcome: &Result<(), String>) {
+    fn log_outcome(&self, trigger: &str, outcome: &Result<(), Denied>) {
         self.readiness.ready();
         match outcome {
             Ok(()) => self
@@ -616,7 +632,7 @@ impl Process {
                 .info("config", "configuration loaded")
                 .text("trigger", trigger)
                 .send(),
-            Err(why) => self
+            Err(denied) => self
                 .log
                 .entry(
                     Severity::Emergency,
@@ -624,7 +640,7 @@ impl Process {
                     "configuration rejected; the old one stays in use",
                 )
                 .text("trigger", trigger)
-                .text("error", why)
+                .text("error", &denied.why)
                 .send(),
         }
     }
@@ -634,15 +650,17 @@ impl Process {
         config: Config,
         read: Read,
         forced: bool,
-        came: Came<'_>,
-    ) -> Result<(), String> {
+        trigger: &str,
+    ) -> Result<(), Denied> {
         let before = self.server.config();
         if !forced && *before == config {
+            self.rename(read);
             return Ok(());
         }
-        self.open_endpoint(&config, Vec::new())?;
+        self.open_endpoint(&config, Vec::new())
+            .map_err(Denied::bad)?;
         if let Err(refusals) = self.server.replace(config, &read.files) {
-            let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+            let denied = refused(&refusals);
             // Return to the old address, which worked until now.
             if let Err(error) = self.open_endpoint(&before, Vec::new()) {
                 self.log
@@ -650,15 +668,10 @@ impl Process {
                     .text("error", error)
                     .send();
             }
-            return Err(why.join("\n"));
+            return Err(denied);
         }
         self.read = read;
-        self.is_from_api = matches!(came, Came::ByApi);
         self.publish();
-        let trigger = match came {
-            Came::ByApi => "admin",
-            Came::FromOrigin(trigger) => trigger,
-        };
         let recorder = self.server.recorder();
         let config = self.read.files.first().cloned().unwrap_or_default();
         recorder.events().emit(ServerEvent {
@@ -667,6 +680,20 @@ impl Process {
             data: vec![("trigger", trigger.into()), ("config", config.into())],
         });
         Ok(())
+    }
+
+    /// The configuration stays as it is, but its document may name objects otherwise.
+    fn rename(&mut self, read: Read) {
+        if self.read.document == read.document {
+            return;
+        }
+        self.read.document = read.document;
+        self.read.is_edited |= read.is_edited;
+        let config = self.server.config();
+        let insight = insight::of(&self.server, &self.read.files, self.read.written.as_ref());
+        self.current
+            .replace(config.clone(), self.read.document.clone(), insight);
+        self.save(&config);
     }
 
     /// The grace period for running requests.
@@ -716,11 +743,12 @@ impl Process {
             }
             Stop::Order | Stop::Replaced(_) => entry.text("signal", "").send(),
         }
-        let closing = self
-            .endpoint
-            .map(|endpoint| thread::spawn(|| endpoint.close()));
+        let endpoints = self.endpoint.into_iter().chain(self.remote);
+        let closing: Vec<_> = endpoints
+            .map(|endpoint| thread::spawn(|| endpoint.close()))
+            .collect();
         let cut_off = self.server.drain(grace);
-        if let Some(closing) = closing {
+        for closing in closing {
             // The thread has panicked or finished; either way it is over.
             let _ = closing.join();
         }
@@ -734,39 +762,21 @@ impl Process {
     }
 }
 
-/// Explains requests with the running configuration.
-fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
-    let explainer = server.explainer(&read.files, read.written.clone());
-    Arc::new(move |question: &[u8]| {
-        let question: Question =
-            serde_json::from_slice(question).map_err(|error| error.to_string())?;
-        let explanation = explainer.explain(&question).map_err(|e| e.to_string())?;
-        serde_json::to_value(&explanation).map_err(|error| error.to_string())
-    })
-}
-
-/// The server's counters, for the admin endpoint.
-#[derive(Debug)]
-struct Counted(Arc<Recorder>);
-
-impl Counts for Counted {
-    fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>) {
-        let format = metrics::Format::accepted(accept);
-        (
-            format.media_type(),
-            metrics::page(&self.0, format).into_bytes(),
-        )
-    }
-
-    fn upstreams(&self) -> serde_json::Value {
-        metrics::upstreams(self.0.hub())
-    }
-
-    fn python_applications(&self) -> serde_json::Value {
-        metrics::python_applications(self.0.hub())
-    }
-
-    fn count(&self, method: &str, path: &str, status: u16) {
-        self.0.hub().count_admin(method, path, status);
+/// The refusals of a configuration, for the client who sent it.
+fn refused(refusals: &[Refusal]) -> Denied {
+    let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    let objects = refusals.iter().map(|refusal| {
+        serde_json::json!({
+            "severity": "error",
+            "slug": "refused",
+            "title": refusal.message,
+            "at": refusal.place,
+            "help": refusal.help,
+            "detail": refusal.detail,
+        })
+    });
+    Denied {
+        diagnostics: objects.collect(),
+        ..Denied::bad(why.join("\n"))
     }
 }

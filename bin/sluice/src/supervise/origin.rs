@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use sluice_admin::document::Document;
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_pipeline::refusal::Refusal;
@@ -21,7 +22,7 @@ pub enum Origin {
     /// An nginx command line.
     Nginx(Invocation),
     /// The saved configuration (`--resume`).
-    Saved(Config),
+    Saved(Config, Document),
     /// None: the welcome page, until a Caddyfile appears.
     Nothing,
 }
@@ -32,8 +33,11 @@ impl Origin {
         match self {
             Origin::Source(source) => source.load(format),
             Origin::Nginx(invocation) => invocation.load(format),
-            Origin::CommandLine(config) | Origin::Saved(config) => {
-                Ok(Loaded::made(config.clone(), Vec::new()))
+            Origin::CommandLine(config) => {
+                Ok(Loaded::made(config.clone(), Document::Derived, Vec::new()))
+            }
+            Origin::Saved(config, document) => {
+                Ok(Loaded::made(config.clone(), document.clone(), Vec::new()))
             }
             Origin::Nothing => match Source::of(None, None) {
                 Some(source) => source.load(format),
@@ -51,7 +55,7 @@ impl Origin {
             Origin::CommandLine(_) => {
                 Err(Failed::new("the configuration comes from the command line"))
             }
-            Origin::Saved(_) => Err(Failed::new(
+            Origin::Saved(..) => Err(Failed::new(
                 "the configuration is the one saved for --resume",
             )),
             Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
@@ -80,7 +84,7 @@ impl Origin {
             | Origin::Source(_)
             | Origin::Nginx(_)
             | Origin::CommandLine(_)
-            | Origin::Saved(_) => failed,
+            | Origin::Saved(..) => failed,
         }
     }
 
@@ -97,7 +101,7 @@ impl Origin {
             Origin::CommandLine(_) | Origin::Nginx(_) => true,
             // The welcome page is not worth saving.
             Origin::Nothing => welcome::is_welcome(config),
-            Origin::Source(_) | Origin::Saved(_) => false,
+            Origin::Source(_) | Origin::Saved(..) => false,
         };
         wanted && !made
     }

@@ -11,7 +11,8 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::Duration;
 
-use sluice_admin::{Replier, UpgradeOrder};
+use sluice_admin::{Denied, Endpoint, Replier, UpgradeOrder};
+use sluice_message::Status;
 use sluice_net::sys::identity::user;
 use sluice_net::sys::process::{Signal, await_end, send};
 
@@ -60,9 +61,15 @@ impl From<UpgradeOrder> for Request {
 impl Request {
     fn refuse(self, why: String) {
         if let Some(reply) = self.reply {
-            reply.send(Err(why));
+            reply.send(Err(Denied::bad(why)));
         }
     }
+}
+
+/// Why the configuration does not change now: the change would be lost with this process.
+pub(super) fn in_progress() -> Denied {
+    let why = "a binary upgrade is in progress; try again when it has ended";
+    Denied::new(Status::SERVICE_UNAVAILABLE, why)
 }
 
 impl Upgrade {
@@ -137,16 +144,22 @@ impl Process {
         let mut sockets = self.server.lend().map_err(text)?;
         let (config, files) = match self.is_found_again() {
             true => (None, Vec::new()),
-            false => (
-                Some(self.server.config().to_json()),
-                self.read.files.clone(),
-            ),
+            false => {
+                let document = self.read.document.text(&self.server.config());
+                (Some(document.to_string()), self.read.files.clone())
+            }
         };
         let mut handover = Handover::new(config, files, self.server.secrets());
-        if let Some(endpoint) = &self.endpoint {
-            let admin = endpoint.lend().map_err(text)?;
-            handover.admin = admin.iter().map(AsRawFd::as_raw_fd).collect();
-            sockets.extend(admin);
+        let endpoints = [
+            (&self.endpoint, &mut handover.admin),
+            (&self.remote, &mut handover.remote),
+        ];
+        for (endpoint, numbers) in endpoints {
+            if let Some(endpoint) = endpoint {
+                let lent = endpoint.lend().map_err(text)?;
+                *numbers = lent.iter().map(AsRawFd::as_raw_fd).collect();
+                sockets.extend(lent);
+            }
         }
         self.pidfile.put_aside().map_err(text)?;
         let program = &self.program;
@@ -174,8 +187,8 @@ impl Process {
     /// admin API, or from a source that can be read only once.
     fn is_found_again(&self) -> bool {
         match &self.origin {
-            _ if self.is_from_api => false,
-            Origin::Source(Source::Stdin { .. }) | Origin::Saved(_) => false,
+            _ if self.read.is_edited => false,
+            Origin::Source(Source::Stdin { .. }) | Origin::Saved(..) => false,
             Origin::Source(Source::File { .. })
             | Origin::CommandLine(_)
             | Origin::Nginx(_)
@@ -244,9 +257,8 @@ impl Process {
     /// Stops accepting, as the new process accepts.
     pub(super) fn pass_on(&self) {
         self.server.pass_on();
-        if let Some(endpoint) = &self.endpoint {
-            endpoint.pass_on();
-        }
+        let endpoints = self.endpoint.iter().chain(&self.remote);
+        endpoints.for_each(Endpoint::pass_on);
     }
 
     /// The new process has ended before it was the server, or beside us: this process goes on.
