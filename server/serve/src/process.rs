@@ -24,6 +24,7 @@ use crate::explain::Explainer;
 use crate::handover::{Counted, Secrets};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
+use crate::retired::Retired;
 use crate::site::{Rules, Site};
 use sluice_handlers::rate_limit::Zones;
 use sluice_observe::Recorder;
@@ -72,6 +73,8 @@ pub struct Server {
     sites: HashMap<String, Arc<Site>>,
     /// What their proxies share.
     proxies: Shared,
+    /// Servers of earlier configurations.
+    retired: Retired<Site>,
 }
 
 /// Default drain timeout. Caddy waits forever, so one forgotten download would block a shutdown.
@@ -122,6 +125,7 @@ impl Server {
             listening: Vec::new(),
             sites: HashMap::new(),
             proxies: Shared::default(),
+            retired: Retired::new(),
         };
         match server.apply(built, config) {
             Ok(()) => {
@@ -232,7 +236,8 @@ impl Server {
             .on_first(Box::new(move |worker| proxies.begin_checks(worker)));
         self.proxies = built.proxies;
         self.config = Arc::new(config);
-        self.sites = built.sites;
+        let before = std::mem::replace(&mut self.sites, built.sites);
+        self.retired.add(before.into_values());
         self.listening = listening;
         Ok(())
     }
