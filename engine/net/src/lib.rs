@@ -2,6 +2,7 @@
 //! [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols; `sluice-upstream` has the
 //! connections to upstreams.
 
+mod accepting;
 mod bind_error;
 mod binding;
 pub mod body;
@@ -13,6 +14,7 @@ mod connection_slots;
 pub mod datagrams;
 pub mod failure;
 pub mod gate;
+pub mod handover;
 mod handshakes;
 mod inherited_sockets;
 pub mod interims;

@@ -221,7 +221,8 @@ fn maker(
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
     let active = checks.and_then(|checks| checks.active.as_ref());
-    let active = active.map(|active| Checks::build(active, &transport));
+    let events = builder.recorder.map(|recorder| recorder.events().clone());
+    let active = active.map(|active| Checks::build(active, &transport, events));
     let policy = config.load_balancing.as_ref();
     Ok(Maker {
         checks: active.transpose()?.flatten().map(Arc::new),
