@@ -2,6 +2,7 @@
 //! [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols; `sluice-upstream` has the
 //! connections to upstreams.
 
+pub mod admission;
 mod bind_error;
 mod binding;
 pub mod body;

@@ -60,3 +60,21 @@ pub const LOOKS_MAX: usize = 21;
 /// What of a transfer that is faster than the lowest rate counts later: as much as we take from a client, or hold for it,
 /// at a time (a body buffer, the output of TLS), twice. At 240 bytes a second that is nine minutes.
 pub const DATA_RATE_BURST_BYTES: u64 = 128 * 1024;
+
+/// The shortest window in which an adaptive concurrency limit judges latencies: long enough for some requests to end,
+/// and short enough to react before clients notice.
+pub const LATENCY_WINDOW: Duration = Duration::from_millis(100);
+
+/// Requests that have to end in such a window: the median of fewer says little.
+pub const LATENCY_SAMPLES_MIN: usize = 10;
+
+/// Latencies that such a window holds, sixteen bytes each: the median of more is hardly more exact.
+pub const LATENCY_SAMPLES_MAX: usize = 256;
+
+/// The concurrency limit before anything was measured, which doubles with each window: most applications serve as many,
+/// and one that serves fewer has worked on these before its clients give up.
+pub const LIMIT_AT_START: u32 = 50;
+
+/// How long a measured latency without load counts, once more as part of the previous epoch: after a deployment the
+/// latency is another one.
+pub const UNLOADED_EPOCH: Duration = Duration::from_secs(30);

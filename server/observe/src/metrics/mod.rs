@@ -5,6 +5,7 @@ mod admin;
 mod histogram;
 pub mod limits;
 mod otlp;
+mod overload;
 mod page;
 mod process;
 mod push;
@@ -17,6 +18,7 @@ mod stores;
 mod text;
 mod upstreams;
 
+pub use overload::CountedAdmission;
 pub use page::page;
 pub use push::{PushSettings, Pusher};
 pub use python::{PythonDurations, python_applications};
@@ -41,6 +43,7 @@ pub struct Hub {
     http: RwLock<Option<Arc<HttpMetrics>>>,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
+    admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
     connections: OnceLock<Arc<ConnectionLimit>>,
@@ -77,6 +80,7 @@ impl Default for Hub {
             http: RwLock::default(),
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
+            admissions: Mutex::default(),
             python: python::Applications::default(),
             workers: OnceLock::new(),
             connections: OnceLock::new(),
@@ -128,6 +132,13 @@ impl Hub {
         let mut known = lock(&self.rate_zones);
         known.retain(|(_, zone)| zone.strong_count() > 0);
         known.push((name.to_owned(), zone));
+    }
+
+    /// Shows an admission of `overload` as long as it is in use.
+    pub fn add_admission(&self, name: &str, admission: Weak<dyn CountedAdmission>) {
+        let mut known = lock(&self.admissions);
+        known.retain(|(_, admission)| admission.strong_count() > 0);
+        known.push((name.to_owned(), admission));
     }
 
     /// Shows the Python applications of this registry.
