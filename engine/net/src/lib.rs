@@ -6,6 +6,7 @@ pub mod admission;
 mod bind_error;
 mod binding;
 pub mod body;
+mod body_hold;
 pub mod buffers;
 pub mod clock;
 mod conditions;
@@ -21,6 +22,7 @@ pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
 pub mod load;
+pub mod memory;
 pub mod multiplexed;
 #[cfg(test)]
 #[path = "../../../tests/support/ports.rs"]

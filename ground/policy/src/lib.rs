@@ -15,6 +15,7 @@ pub mod group;
 pub mod health;
 pub mod limit;
 pub mod limits;
+pub mod memory;
 pub mod overload;
 pub mod random;
 pub mod retry;

@@ -78,3 +78,11 @@ pub const LIMIT_AT_START: u32 = 50;
 /// How long a measured latency without load counts, once more as part of the previous epoch: after a deployment the
 /// latency is another one.
 pub const UNLOADED_EPOCH: Duration = Duration::from_secs(30);
+
+/// The shares of the memory limit, in percent, at which the measures of memory pressure begin. The last one leaves room
+/// for what requests in flight still allocate before the next sample.
+pub const MEMORY_PRESSURE_PERCENT: [u64; 4] = [70, 80, 85, 90];
+
+/// How far below its share, in percent of the limit, a measure of memory pressure ends: more than memory use changes from
+/// one sample to the next while nothing happens.
+pub const MEMORY_HYSTERESIS_PERCENT: u64 = 5;

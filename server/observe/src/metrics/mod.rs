@@ -4,6 +4,7 @@
 mod admin;
 mod histogram;
 pub mod limits;
+mod memory;
 mod otlp;
 mod overload;
 mod page;
@@ -31,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sluice_net::memory::MemoryLimit;
 use sluice_net::{ConnectionLimit, Counters};
 use sluice_python::Groups;
 
@@ -47,6 +49,7 @@ pub struct Hub {
     python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
     connections: OnceLock<Arc<ConnectionLimit>>,
+    memory: OnceLock<Arc<MemoryLimit>>,
     admin: AdminCounts,
     loaded: AtomicBool,
     /// When a configuration was last loaded, in milliseconds since the Unix epoch; 0 if none was.
@@ -84,6 +87,7 @@ impl Default for Hub {
             python: python::Applications::default(),
             workers: OnceLock::new(),
             connections: OnceLock::new(),
+            memory: OnceLock::new(),
             admin: AdminCounts::default(),
             loaded: AtomicBool::new(false),
             loaded_at: AtomicU64::new(0),
@@ -96,10 +100,15 @@ impl Default for Hub {
 
 impl Hub {
     /// Sets the counters of the workers, once those have been started.
-    pub fn set_workers(&self, counters: Vec<Arc<Counters>>, connections: Arc<ConnectionLimit>) {
+    pub fn set_workers(
+        &self,
+        counters: Vec<Arc<Counters>>,
+        (connections, memory): (Arc<ConnectionLimit>, Arc<MemoryLimit>),
+    ) {
         // A process starts its workers only once; later calls have no effect.
         let _ = self.workers.set(counters);
         let _ = self.connections.set(connections);
+        let _ = self.memory.set(memory);
     }
 
     /// The number of connections accepted so far, and of those open.

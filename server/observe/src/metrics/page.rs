@@ -9,7 +9,7 @@ use super::sample::{Bound, Kind};
 use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
-use super::{Hub, overload, process, python, rate_limits, stores, upstreams};
+use super::{Hub, memory, overload, process, python, rate_limits, stores, upstreams};
 use crate::recorder::Recorder;
 
 /// All metrics as text.
@@ -279,6 +279,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
     );
     write_reports(recorder, page);
     write_buffers(&sum, page);
+    memory::write(hub, &sum, page);
     write_tls(&sum, page);
     write_slow(&sum, page);
     write_http2(&sum, page);

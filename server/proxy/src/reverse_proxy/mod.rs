@@ -45,7 +45,7 @@ use sluice_message::{FieldId, Method, Moment, Status, Version};
 use sluice_net::load::Lease;
 use sluice_net::queue::Queue;
 use sluice_net::tunnel::Term;
-use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
+use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side, Worker};
 use sluice_route::matcher::ResponseMatcher;
 use sluice_upstream::{
     Call, CallFailure, Carrier, Endpoint, Heard, Origin, Response, Timeouts, Upload, Wanted,
@@ -273,7 +273,7 @@ impl ReverseProxy {
         } else if self.buffering.is_to_spool(&body, needs_length) {
             body = Box::pin(self.buffering.spool(&exchange.worker, body)).await?;
         } else if self.buffering.request_bytes > 0 {
-            body = Box::pin(self.buffering.request(body)).await?;
+            body = Box::pin(self.buffering.request(&exchange.worker, body)).await?;
         }
         if needs_length {
             body = Box::pin(fastcgi::measure(body, self.buffering.request_bytes)).await?;
@@ -403,7 +403,7 @@ impl ReverseProxy {
         if self.buffering.response_bytes == 0 || exchange.req.method == Method::Head {
             return Ok(step);
         }
-        Ok(Box::pin(self.buffered(step)).await)
+        Ok(Box::pin(self.buffered(&exchange.worker, step)).await)
     }
 
     /// Processes a response after the measurements of its upstream, which end with the upstream's part and not with the
@@ -542,9 +542,9 @@ impl ReverseProxy {
     }
 
     /// Buffers the body of a response.
-    async fn buffered(&self, step: Step) -> Step {
+    async fn buffered(&self, worker: &Worker, step: Step) -> Step {
         match step {
-            Step::Done(Body::Stream(body)) => match self.buffering.response(body).await {
+            Step::Done(Body::Stream(body)) => match self.buffering.response(worker, body).await {
                 Ok(body) => Step::Done(Body::Stream(body)),
                 Err(failure) => Step::Fail(failure.into()),
             },
