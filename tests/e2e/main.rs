@@ -28,6 +28,7 @@ mod get_certificate;
 mod h2;
 mod h3;
 mod handshakes;
+mod hedging;
 mod intercept;
 mod limits;
 mod logs;

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod overload;
 pub mod random;
 pub mod retry;
+pub mod typical;
 mod xxh64;
 
 pub use backoff::Backoff;

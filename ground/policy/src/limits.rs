@@ -30,8 +30,8 @@ pub const CHOICES_MAX: usize = 32;
 /// odd.
 pub const FALLBACKS_MAX: usize = 8;
 
-/// Tenths of a retry that one request earns: retries stay at a tenth of the requests.
-pub const RETRY_EARNED_TENTHS: u32 = 1;
+/// Retries for a hundred requests, unless the configuration says otherwise: they stay at a tenth of the requests.
+pub const RETRY_BUDGET_PERCENT: u32 = 10;
 
 /// Retries that may be saved up, so that a burst of failures after a calm hour cannot become a
 /// storm.
@@ -86,3 +86,10 @@ pub const MEMORY_PRESSURE_PERCENT: [u64; 4] = [70, 80, 85, 90];
 /// How far below its share, in percent of the limit, a measure of memory pressure ends: more than memory use changes from
 /// one sample to the next while nothing happens.
 pub const MEMORY_HYSTERESIS_PERCENT: u64 = 5;
+
+/// A latency moves the running median of a group by one in this many parts: some hundred requests after a change it is
+/// the new median, and a single one hardly counts.
+pub const TYPICAL_STEP_PARTS: u64 = 64;
+
+/// Latencies of a group before any of them is called an outlier.
+pub const TYPICAL_LATENCIES_MIN: u64 = 20;
