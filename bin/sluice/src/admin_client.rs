@@ -61,8 +61,34 @@ impl Client {
         body: &[u8],
         fields: &[(&str, &str)],
     ) -> Result<Vec<u8>, Failed> {
+        self.request("POST", path, kind, body, fields)
+    }
+
+    /// Like [`Client::post`], with PATCH.
+    pub fn patch(&self, path: &str, kind: &str, body: &[u8]) -> Result<Vec<u8>, Failed> {
+        self.request("PATCH", path, kind, body, &[])
+    }
+
+    /// Sends a GET request that accepts this media type and returns the response body. An error response becomes an
+    /// error with the server's message.
+    pub fn get(&self, path: &str, accept: &str) -> Result<Vec<u8>, Failed> {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
+            self.host()
+        );
+        self.send(&head, b"")
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+        fields: &[(&str, &str)],
+    ) -> Result<Vec<u8>, Failed> {
         let mut head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
              Connection: close\r\n",
             self.host(),
             body.len()
@@ -71,6 +97,10 @@ impl Client {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str("\r\n");
+        self.send(&head, body)
+    }
+
+    fn send(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Failed> {
         let raw = self.exchange(head.as_bytes(), body).map_err(|error| {
             Failed::new(format!(
                 "cannot reach the admin endpoint at {}: {error}",

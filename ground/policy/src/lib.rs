@@ -20,7 +20,7 @@ pub mod overload;
 pub mod random;
 pub mod retry;
 pub mod typical;
-mod xxh64;
+pub mod xxh64;
 
 pub use backoff::Backoff;
 pub use balance::{Choice, HashBy, Policy, Turn, Upstreams};

@@ -22,6 +22,7 @@ mod start;
 mod stop;
 mod trust;
 mod untrust;
+mod upstream;
 mod validate;
 mod version;
 
@@ -70,6 +71,8 @@ enum Command {
     ///
     /// If the new configuration has an error, the running server keeps the old one and the command exits with 1.
     Reload(reload::Args),
+    /// Show the upstreams of a running server, or drain one, or change its weight.
+    Upstream(upstream::Args),
     /// Check a configuration and report every mistake.
     ///
     /// Opens no port. Exits with 0 if the configuration is valid and with 1 if it has an error.
@@ -132,6 +135,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Start(args) => args.run(format),
         Command::Stop(args) => args.run(format),
         Command::Reload(args) => args.run(format),
+        Command::Upstream(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
         Command::Lint(args) => args.run(format),
@@ -182,6 +186,9 @@ mod tests {
             "run -c a -a caddyfile --envfile e --envfile f -e -r -w --pidfile p --pingback :1",
             "start --config a --adapter caddyfile --envfile e --watch --pidfile p",
             "stop --address localhost:1 -c a -a caddyfile",
+            "upstream --address localhost:1 -c a -a caddyfile",
+            "upstream drain a:1 --keep --address localhost:1",
+            "upstream set a:1 --weight 2 --max-requests configured",
             "reload -c a -a caddyfile --address localhost:1 -f",
             "validate -c a -a caddyfile --envfile e",
             "adapt -c - -a caddyfile -p --validate --envfile e",
