@@ -164,7 +164,7 @@ const MEASURES: [&str; 5] = [
     "sluice_memory_requests_refused_total",
 ];
 
-/// Adds hostile clients until the server refuses some, and checks that its memory stays below `limit` KiB and that it
+/// Adds hostile clients until the server defends itself, and checks that its memory stays below `limit` KiB and that it
 /// serves others once they are gone.
 fn withstand(server: &mut Server, limit: u64, used: impl Fn(&Server) -> u64) {
     let mut hostile = Hostile(Vec::new());
@@ -173,13 +173,14 @@ fn withstand(server: &mut Server, limit: u64, used: impl Fn(&Server) -> u64) {
         hostile.add(server, 25);
         hostile.go_on();
         most = most.max(used(server));
-        if sum(server, &MEASURES[3..]) > 200 {
+        if sum(server, &MEASURES) > 400 {
             break;
         }
     }
+    // Whether it suffices to let bodies wait depends on which clients come first.
     assert!(
-        sum(server, &MEASURES[3..]) > 0,
-        "none was refused: {most} of {limit} KiB, {}",
+        sum(server, &MEASURES[1..]) > 0,
+        "nothing was done: {most} of {limit} KiB, {}",
         server.metrics()
     );
     for _ in 0..20 {

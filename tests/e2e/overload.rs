@@ -254,6 +254,8 @@ fn places_of_an_nginx_conf_share_the_limit_that_they_inherit() {
         "events {{}}\nhttp {{\nserver {{ listen 127.0.0.1:{{port}};\noverload fail_fast 1 name=app;\n\
          location /a {{ proxy_pass http://127.0.0.1:{up}; }}\n\
          location /b {{ proxy_pass http://127.0.0.1:{up}; }}\n\
+         location /guarded {{ auth_request /auth; proxy_pass http://127.0.0.1:{up}; }}\n\
+         location /auth {{ proxy_pass http://127.0.0.1:{up}; }}\n\
          location /off {{ overload off; return 204; }}\n\
          location /own {{ overload queue 1 timeout=1m; return 204; }}\n}}\n}}\n",
         up = upstream.port
@@ -271,4 +273,6 @@ fn places_of_an_nginx_conf_share_the_limit_that_they_inherit() {
     wait_for_requests(&gate, &server, 2);
     gate.end();
     assert_eq!(second.response().body, b"hi");
+    // A subrequest has no slot of its own, or the request would wait for itself.
+    assert_eq!(server.ask("/guarded").status, 200);
 }

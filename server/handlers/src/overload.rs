@@ -145,8 +145,13 @@ impl Overload {
         Step::Next
     }
 
-    /// Whether the request already has a slot of this limit: it came here before an internal redirect.
+    /// Whether the request already has a slot of this limit: it came here before an internal redirect, or it is a part of
+    /// another one, which must not wait for itself.
     fn holds(&self, exchange: &Exchange) -> bool {
+        let context = &exchange.context;
+        if context.dialect.is_subrequest() || context.includes.get() > 0 {
+            return true;
+        }
         let aside = exchange.context.aside.as_ref();
         let mut guards = aside.into_iter().flat_map(|aside| &aside.guards);
         guards.any(|guard| {

@@ -435,7 +435,8 @@ impl ReverseProxy {
         let is_harmless = asked.is_bodiless
             && asked.method.is_idempotent()
             && !exchange.req.fields.has(FieldId::Upgrade)
-            && tried.count() == 0;
+            && tried.count() == 0
+            && !self.selection.is_sticky();
         is_harmless.then_some(hedging)
     }
 

@@ -318,6 +318,11 @@ impl Selection {
         }
     }
 
+    /// Whether clients stay with an upstream, by a cookie or as an nginx upstream group decides.
+    pub fn is_sticky(&self) -> bool {
+        self.cookie.is_some() || self.group.is_some()
+    }
+
     /// Whether requests in flight are to be counted.
     pub fn counts(&self) -> bool {
         self.load == Counted::Yes || self.directions.are_given()
