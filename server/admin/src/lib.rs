@@ -11,6 +11,7 @@ pub mod document;
 mod endpoint;
 pub mod limits;
 mod orders;
+mod remote;
 mod service;
 
 pub use access::Access;
@@ -23,3 +24,4 @@ pub use orders::{
     Authority, ChangeOrder, Counts, Current, Insight, LoadOrder, Order, Orders, Outcome, Replier,
     Waiter, reply,
 };
+pub use remote::RemoteAccess;

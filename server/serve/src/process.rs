@@ -36,7 +36,7 @@ use sluice_pipeline::settings::{Times, given, settings};
 use sluice_proxy::reverse_proxy::group::Shared;
 use sluice_server_nginx::handshakes::NginxHandshakes;
 use sluice_tls::protocols;
-use sluice_tls::{AuthorityView, Https, LocalAuthorities, Prepared, Purpose};
+use sluice_tls::{AuthorityView, Https, LocalAuthorities, Prepared, Purpose, RemoteAdminTls};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -244,6 +244,11 @@ impl Server {
     /// Shows the local CAs of the running configuration.
     pub fn authorities(&self) -> AuthorityView {
         AuthorityView::new(&self.https, self.config.clone())
+    }
+
+    /// What the remote admin API of the running configuration needs of TLS, if there is one.
+    pub fn remote_admin(&self) -> Option<&RemoteAdminTls> {
+        self.https.remote_admin()
     }
 
     /// The listen addresses, including those of automatic redirects.
@@ -543,19 +548,7 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
             "another file system",
             remove,
         ),
-        // The author relies on these: on access only with a certificate, or on another configuration.
-        (
-            admin.is_some_and(|admin| admin.remote.is_some()),
-            "admin.remote",
-            "administration from other machines",
-            "remove it, and reach `admin.listen` through a tunnel such as SSH",
-        ),
-        (
-            admin.is_some_and(|admin| admin.identity.is_some()),
-            "admin.identity",
-            "a certificate for remote administration",
-            "remove it; it serves `admin.remote` only",
-        ),
+        // The author relies on it.
         (
             loads.is_some(),
             "admin.config.load",
