@@ -52,6 +52,10 @@ pub(crate) async fn admit<S: Service>(
 ) {
     let counters = &shared.worker.counters;
     counters.accepted.up();
+    if shared.worker.refuses() {
+        counters.memory_connections_refused.up();
+        return;
+    }
     let Ok(taken) = shared.worker.take_slot().await else {
         // As in nginx. A client left in the accept queue would not learn that the server is full.
         counters.refused.up();

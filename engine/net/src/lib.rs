@@ -3,9 +3,11 @@
 //! connections to upstreams.
 
 mod accepting;
+pub mod admission;
 mod bind_error;
 mod binding;
 pub mod body;
+mod body_hold;
 pub mod buffers;
 pub mod clock;
 mod conditions;
@@ -22,6 +24,7 @@ pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
 pub mod load;
+pub mod memory;
 pub mod multiplexed;
 #[cfg(test)]
 #[path = "../../../tests/support/ports.rs"]

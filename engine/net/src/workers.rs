@@ -28,6 +28,7 @@ use crate::inherited_sockets::Handed;
 use crate::limits::{COMMANDS_MAX, IDLE_LINGER, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, SocketFiles};
 use crate::listener_wrapper::ListenerWrapper;
+use crate::memory::MemoryLimit;
 use crate::multiplexed::host::Host;
 use crate::service::{Protocols, Service, Settings};
 use crate::worker::{ConnectionLimit, Counters, Worker};
@@ -42,6 +43,7 @@ pub struct Workers<S: Service> {
     left: HashMap<ListenAddr, Weak<Vec<Socket>>>,
     socket_files: SocketFiles,
     limit: Arc<ConnectionLimit>,
+    memory: Arc<MemoryLimit>,
     handed: Handed,
 }
 
@@ -111,12 +113,13 @@ impl<S: Service> Workers<S> {
         count: usize,
         limit: Arc<ConnectionLimit>,
     ) -> io::Result<Self> {
+        let memory = Arc::<MemoryLimit>::default();
         let handles = (0..count)
             .map(|index| {
                 let (commands, inbox) = mpsc::channel(COMMANDS_MAX);
                 let limit = limit.clone();
                 let counters = Arc::new(Counters::default());
-                let own = counters.clone();
+                let own = (counters.clone(), memory.clone());
                 let conditions = conditions.clone();
                 let (taken, taking) = std_mpsc::sync_channel(1);
                 let thread = std::thread::Builder::new()
@@ -127,7 +130,7 @@ impl<S: Service> Workers<S> {
                         // The thread that starts the worker waits for this.
                         let _ = taken.send(outcome);
                         if is_fit {
-                            let worker = Worker::counting(index, count, own);
+                            let worker = Worker::sharing(index, count, own);
                             if let Some(limit) = conditions.slots {
                                 worker.slots.limit(limit);
                             }
@@ -149,6 +152,7 @@ impl<S: Service> Workers<S> {
             left: HashMap::new(),
             socket_files: SocketFiles::default(),
             limit,
+            memory,
             handed: Handed::default(),
         })
     }
@@ -159,6 +163,11 @@ impl<S: Service> Workers<S> {
             .iter()
             .map(|handle| handle.counters.clone())
             .collect()
+    }
+
+    /// The memory limit of the process.
+    pub fn memory(&self) -> &Arc<MemoryLimit> {
+        &self.memory
     }
 
     /// Number of open client connections.
@@ -469,13 +478,13 @@ async fn run<S: Service>(
     limit: Arc<ConnectionLimit>,
     mut inbox: mpsc::Receiver<Command<S>>,
 ) {
-    let sweeper = tokio::task::spawn_local(sweep(worker.clone()));
     let giver = tokio::task::spawn_local(worker.handshakes.clone().give_turns());
     let shared = Rc::new(Shared {
         worker,
         limit,
         exchanges: RefCell::new(Vec::new()),
     });
+    let sweeper = tokio::task::spawn_local(sweep(shared.clone()));
     let running = Running {
         shared,
         slots: RefCell::new(HashMap::new()),
@@ -514,12 +523,13 @@ async fn run<S: Service>(
 }
 
 /// Ticks for ever.
-async fn sweep(worker: Rc<Worker>) {
+async fn sweep<S: Service>(shared: Rc<Shared<S>>) {
     let mut ticks = tokio::time::interval(TIMER_TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        worker.tick();
+        shared.worker.tick();
+        shared.save_memory();
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sluice_certs::Challenges;
 use sluice_diag::Written;
+use sluice_model::http::MEMORY_LIMIT_MIN;
 use sluice_model::{Config, Storage};
 use sluice_net::datagrams::Bound;
 use sluice_net::listener_wrapper::ListenerWrapper;
@@ -112,9 +113,10 @@ impl Server {
         let mut workers = Workers::start_under(&options.conditions, options.workers, limit.clone())
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
         workers.take_over(std::mem::take(&mut options.handed));
-        recorder
-            .hub()
-            .set_workers(workers.counters(), limit.clone());
+        recorder.hub().set_workers(
+            workers.counters(),
+            (limit.clone(), workers.memory().clone()),
+        );
         let mut server = Server {
             workers,
             limit,
@@ -221,6 +223,9 @@ impl Server {
             }
         }
         self.limit.set_max(connections_max);
+        let http = config.apps.http.as_ref();
+        let memory_limit = http.map_or(0, |http| http.memory_limit);
+        self.workers.memory().set(memory_limit);
         self.recorder.hub().set_http(built.metrics);
         if let Err(error) = self.recorder.push_metrics(built.pushes) {
             let entry = self
@@ -414,6 +419,7 @@ fn build(
     (purpose, proxies): (Purpose, Shared),
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = unbuilt(config);
+    refusals.extend(low_memory_limit(config));
     let plan = plan(config, options, &mut refusals);
     let given = listen::expanded(config, &mut refusals);
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
@@ -625,6 +631,16 @@ fn check_events(config: &Config, refusals: &mut Vec<Refusal>) {
             at(&format!("apps.events.{}", error.place), refusal)
         }));
     }
+}
+
+/// Refuses a memory limit below which nothing could be served.
+fn low_memory_limit(config: &Config) -> Option<Refusal> {
+    let bytes = config.apps.http.as_ref()?.memory_limit;
+    (1..MEMORY_LIMIT_MIN).contains(&bytes).then(|| {
+        let refusal = Refusal::new(format!("a memory limit of {bytes} bytes"));
+        let help = format!("give {MEMORY_LIMIT_MIN} or more, or remove it");
+        at("apps.http.memory_limit", refusal.with_help(help))
+    })
 }
 
 /// The metrics of requests, and where to push them.
