@@ -227,3 +227,6 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 16 * 1024;
 /// Sessions cached by a policy with early data enabled; a client has two of about half a kilobyte. Clients whose
 /// session was dropped perform a full handshake.
 pub const EARLY_SESSIONS_MAX: usize = 10_000;
+
+/// Maximum length of the error of the last attempt that is kept for each managed certificate, in bytes.
+pub const ERROR_BYTES_MAX: usize = 500;

@@ -79,6 +79,7 @@ pub fn build<'m>(
         secure: config.secure,
         tables: Tables::shared(&config.tables, build.facts, builder.recorder)?,
         log: builder.log.cloned(),
+        sites: builder.set_sites(&site_names(config, builder)),
     });
     // Set only here: each server of the model has one such handler.
     let _ = tree_ref.0.set(Arc::downgrade(&tree));
@@ -88,6 +89,19 @@ pub fn build<'m>(
         Box::new(Choose { tree: tree.clone() }),
         Box::new(Respond { tree }),
     ])
+}
+
+/// The names by which requests of the servers are counted: those of the servers, or the addresses of one without a name.
+fn site_names(config: &Config, builder: &Builder<'_>) -> Vec<String> {
+    let name = |server: &VirtualServer| {
+        let names = server.names.iter().map(String::as_str);
+        let names: Vec<&str> = names.filter(|name| !matches!(*name, "" | "_")).collect();
+        match names.as_slice() {
+            [] => builder.addresses(),
+            names => names.join(", "),
+        }
+    };
+    config.servers.iter().map(name).collect()
 }
 
 /// Items numbered during the build.

@@ -25,6 +25,7 @@ impl VirtualServers for Tree {
         exchange.context.set_tables(self.tables.as_ref());
         exchange.reasons = pages::reason;
         let number = self.server_of(&exchange.conn);
+        self.enter_site(exchange, number);
         exchange.context.nginx_mut().server = Some(number);
         exchange.context.nginx_mut().place = self.servers[number as usize].place;
         exchange.context.occasional_mut().refused_line = Some(refused.line.into());

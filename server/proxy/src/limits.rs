@@ -189,3 +189,6 @@ pub const PYTHON_ENV_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// How often a client of a WebSocket is sent a Ping, and how long it may then send nothing: uvicorn's defaults, below the
 /// minute after which nginx closes idle connections.
 pub const WEBSOCKET_PING_EVERY: Duration = Duration::from_secs(20);
+
+/// Maximum length of the reason why a health check failed, in bytes; it is shown in the status.
+pub const CHECK_FAILURE_BYTES_MAX: usize = 200;

@@ -13,6 +13,7 @@ mod plans;
 mod policies;
 pub mod protocols;
 mod sources;
+mod standing;
 pub mod trust_pool;
 mod zerossl;
 
@@ -39,8 +40,10 @@ use handshakes::HandshakeRules;
 use plans::Scheme;
 use policies::TicketScheme;
 use sluice_observe::log::{Level, Log};
+use sluice_observe::sources::Certificates;
 use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
+use standing::Served;
 
 const LOGGER: &str = "tls";
 
@@ -64,6 +67,8 @@ pub struct Https {
     current: Policies,
     store: Option<Arc<CertStore>>,
     shared_keys: Option<Arc<SharedKeys>>,
+    /// The certificates of the running configuration.
+    served: Arc<Served>,
 }
 
 /// TLS policies by server name and by the HTTP versions enabled on the address.
@@ -89,6 +94,7 @@ impl Https {
         let storage = Storage::new(data_dir);
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
         Https {
+            served: Served::new(&maintainer),
             storage,
             maintainer,
             log,
@@ -107,6 +113,11 @@ impl Https {
             .name("certificates".to_owned())
             .spawn(move || maintain(&maintainer, &bell, &log))
             .map(drop)
+    }
+
+    /// The certificates of the running configuration, for the status page.
+    pub fn certificates(&self) -> Arc<dyn Certificates> {
+        self.served.clone()
     }
 
     /// The pending ACME challenges.
@@ -287,6 +298,7 @@ impl Https {
         self.maintainer.set_rhythm(prepared.rhythm);
         let stapling = prepared.stapling;
         self.maintainer.set_stapling(stapling, &prepared.store);
+        self.served.set(&prepared.store);
         self.current = prepared.policies;
         self.store = Some(prepared.store);
         self.maintainer.share_tickets(prepared.shared_keys.clone());

@@ -85,6 +85,10 @@ impl Health for Upstream {
             trips: self.breaker.as_ref().map_or(0, Breaker::trips),
         }
     }
+
+    fn check_failure(&self) -> Option<String> {
+        self.checked.failure()
+    }
 }
 
 /// The role of an upstream in load balancing.
