@@ -1,16 +1,19 @@
 //! The admin API's listen address and its worker. `api` produces the responses.
 
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_model::Admin;
-use sluice_net::{ConnectionLimit, Listen, Protocols, Workers};
+use sluice_net::tasks::in_background;
+use sluice_net::{ConnectionLimit, Listen, Protocols, Worker, Workers};
 
 use crate::access::Access;
 use crate::address::Address;
 use crate::limits::{CONNECTIONS_MAX, GRACE};
 use crate::orders::{Current, Orders};
 use crate::service::AdminService;
+use crate::stream;
 
 /// The error when the admin API cannot be started.
 #[derive(Debug)]
@@ -63,7 +66,14 @@ impl Endpoint {
             current,
         };
         match endpoint.listen() {
-            Ok(()) => Ok(endpoint),
+            Ok(()) => {
+                let current = endpoint.current.clone();
+                let begin = move |worker: &Rc<Worker>| {
+                    in_background(stream::sample(worker.clone(), current));
+                };
+                endpoint.workers.on_first(Box::new(begin));
+                Ok(endpoint)
+            }
             Err(problem) => {
                 endpoint.close();
                 Err(wrong(problem))

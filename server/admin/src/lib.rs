@@ -6,10 +6,13 @@ mod access;
 mod address;
 mod api;
 mod autosave;
+mod dashboard;
 mod endpoint;
 pub mod limits;
 mod orders;
+mod pages;
 mod service;
+mod stream;
 
 pub use access::Access;
 pub use address::{Address, AddressError};

@@ -3,6 +3,7 @@
 
 pub mod binary_upgrade;
 mod connection_limit_log;
+mod counted;
 mod origin;
 pub mod pidfile;
 mod process_settings;
@@ -18,20 +19,19 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use sluice_admin::limits::ORDERS_MAX;
-use sluice_admin::{Address, Counts, Current, Endpoint, Explain, Order, Orders, write_autosaved};
+use sluice_admin::{Address, Current, Endpoint, Explain, Order, Orders, write_autosaved};
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
-use sluice_observe::Recorder;
 use sluice_observe::log::{Level, Log, Severity};
-use sluice_observe::metrics;
 use sluice_observe::panics;
 use sluice_serve::explain::Question;
 use sluice_serve::process::{Options, Server};
 
 use connection_limit_log::Files;
+use counted::Counted;
 
 use crate::Exit;
 use crate::admin_client::default_address;
@@ -305,7 +305,7 @@ impl Process {
         let current = Current::default();
         // Before the admin endpoint opens.
         current.replace(server.config(), explain_with(&server, &read));
-        current.set_counts(Arc::new(Counted(server.recorder())));
+        current.set_counts(Arc::new(Counted::new(server.recorder())));
         let mut process = Process {
             server,
             endpoint: None,
@@ -589,6 +589,15 @@ impl Process {
     /// Logs the outcome of a reload.
     fn log_outcome(&self, trigger: &str, outcome: &Result<(), String>) {
         self.readiness.ready();
+        let noted = match outcome {
+            Ok(()) => Ok(()),
+            Err(why) => Err(why.as_str()),
+        };
+        let recorder = self.server.recorder();
+        recorder.sources().note_reload(trigger, noted);
+        if noted.is_err() {
+            recorder.hub().note_load(false);
+        }
         match outcome {
             Ok(()) => self
                 .log
@@ -695,30 +704,4 @@ fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
         let explanation = explainer.explain(&question).map_err(|e| e.to_string())?;
         serde_json::to_value(&explanation).map_err(|error| error.to_string())
     })
-}
-
-/// The server's counters, for the admin endpoint.
-#[derive(Debug)]
-struct Counted(Arc<Recorder>);
-
-impl Counts for Counted {
-    fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>) {
-        let format = metrics::Format::accepted(accept);
-        (
-            format.media_type(),
-            metrics::page(&self.0, format).into_bytes(),
-        )
-    }
-
-    fn upstreams(&self) -> serde_json::Value {
-        metrics::upstreams(self.0.hub())
-    }
-
-    fn python_applications(&self) -> serde_json::Value {
-        metrics::python_applications(self.0.hub())
-    }
-
-    fn count(&self, method: &str, path: &str, status: u16) {
-        self.0.hub().count_admin(method, path, status);
-    }
 }
