@@ -71,6 +71,20 @@ impl Client {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str("\r\n");
+        self.send(&head, body)
+    }
+
+    /// Sends a GET request that accepts this media type and returns the response body. An error response becomes an
+    /// error with the server's message.
+    pub fn get(&self, path: &str, accept: &str) -> Result<Vec<u8>, Failed> {
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
+            self.host()
+        );
+        self.send(&head, b"")
+    }
+
+    fn send(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Failed> {
         let raw = self.exchange(head.as_bytes(), body).map_err(|error| {
             Failed::new(format!(
                 "cannot reach the admin endpoint at {}: {error}",

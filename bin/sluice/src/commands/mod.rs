@@ -19,7 +19,9 @@ mod respond;
 mod reverse_proxy;
 mod run;
 mod start;
+mod status;
 mod stop;
+mod top;
 mod trust;
 mod untrust;
 mod validate;
@@ -70,6 +72,13 @@ enum Command {
     ///
     /// If the new configuration has an error, the running server keeps the old one and the command exits with 1.
     Reload(reload::Args),
+    /// Show the status of a running server: requests, sites, upstreams and problems.
+    Status(status::Args),
+    /// Watch the status of a running server in the terminal.
+    ///
+    /// Redraws each second. `q` quits, `p` pauses, `s` changes the order of the sites, the arrow keys scroll. Without
+    /// colors if `NO_COLOR` is set.
+    Top(top::Args),
     /// Check a configuration and report every mistake.
     ///
     /// Opens no port. Exits with 0 if the configuration is valid and with 1 if it has an error.
@@ -132,6 +141,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Start(args) => args.run(format),
         Command::Stop(args) => args.run(format),
         Command::Reload(args) => args.run(format),
+        Command::Status(args) => args.run(format),
+        Command::Top(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
         Command::Lint(args) => args.run(format),
@@ -183,6 +194,9 @@ mod tests {
             "start --config a --adapter caddyfile --envfile e --watch --pidfile p",
             "stop --address localhost:1 -c a -a caddyfile",
             "reload -c a -a caddyfile --address localhost:1 -f",
+            "status --address localhost:1 --json",
+            "status -c a -a caddyfile --csv",
+            "top --address localhost:1",
             "validate -c a -a caddyfile --envfile e",
             "adapt -c - -a caddyfile -p --validate --envfile e",
             "adapt --from caddy1 --to caddyfile a",
