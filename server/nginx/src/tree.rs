@@ -13,7 +13,7 @@ use sluice_model::nginx::HeadLimits;
 use sluice_net::{Body, RequestBody, StatusLine};
 
 use sluice_observe::log::Log;
-use sluice_observe::site_counts::SiteTable;
+use sluice_observe::site_counts::{SiteCounts, SiteTable};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Handler, Step};
@@ -180,6 +180,8 @@ pub(crate) struct Place {
     pub(crate) logs_rewrites: bool,
     /// The index of the client settings.
     pub(crate) timeouts: u32,
+    /// The zone in which requests that end here are counted (`status_zone`).
+    pub(crate) zone: Option<Arc<SiteCounts>>,
 }
 
 /// The handler that selects server and location.

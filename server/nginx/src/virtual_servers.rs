@@ -57,6 +57,13 @@ impl VirtualServers for Tree {
     /// Sets the status that nginx logs, and starts the request that follows.
     fn ended(&self, exchange: &mut Exchange, completion: &Completion) {
         self.note_ending(exchange, completion);
+        if let Some(zone) = &self.place(exchange).zone {
+            let status = match completion.ending {
+                Ending::Aborted => 0,
+                Ending::Complete | Ending::Failed(_) => exchange.res.status.code(),
+            };
+            zone.end(exchange.worker.index, status, completion);
+        }
         post_action::begin(self, exchange, completion);
     }
 

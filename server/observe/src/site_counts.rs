@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use sluice_net::{Completion, Ending};
@@ -63,6 +63,8 @@ impl Sites {
 /// The counters of one site, separate for each worker.
 pub struct SiteCounts {
     name: Box<str>,
+    /// Whether `status_zone` of an nginx.conf named it.
+    is_zone: AtomicBool,
     /// Created by the worker with the first request: most sites of a large configuration have none.
     workers: Box<[OnceLock<Box<Counts>>]>,
 }
@@ -143,6 +145,7 @@ impl SiteCounts {
     fn new(name: &str, workers: usize) -> Arc<SiteCounts> {
         Arc::new(SiteCounts {
             name: name.into(),
+            is_zone: AtomicBool::new(false),
             workers: (0..workers).map(|_| OnceLock::new()).collect(),
         })
     }
@@ -150,6 +153,11 @@ impl SiteCounts {
     /// The name of the site.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether `status_zone` of an nginx.conf named it.
+    pub fn is_zone(&self) -> bool {
+        self.is_zone.load(Ordering::Relaxed)
     }
 
     /// The sums over all workers.
@@ -185,7 +193,8 @@ impl SiteCounts {
         }
     }
 
-    fn end(&self, worker: usize, status: u16, completion: &Completion) {
+    /// Counts a request of this worker that has ended, with the status of its response; 0 if it got none.
+    pub fn end(&self, worker: usize, status: u16, completion: &Completion) {
         let Some(counts) = self.of_worker(worker) else {
             return;
         };
@@ -235,6 +244,13 @@ impl SiteTable {
     pub fn new(sites: &Sites, workers: usize, names: &[String]) -> Option<SiteTable> {
         let table = names.iter().map(|name| sites.site(name, workers));
         Some(SiteTable(table.collect())).filter(|table| !table.0.is_empty())
+    }
+
+    /// Notes that `status_zone` of an nginx.conf named the site.
+    pub fn name_zone(&self, site: usize) {
+        if let Some(site) = self.0.get(site) {
+            site.is_zone.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Counts a request as in flight at `site`, and no longer at the site of `mark`; returns its mark afterwards. For a

@@ -129,6 +129,7 @@ impl Lowering<'_> {
         let locations = self.locations(level, &around, None);
         VirtualServer {
             names: Vec::new(),
+            status_zone: content::zone_of_server(level),
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
             real_ip: realip::settings(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
@@ -539,6 +540,7 @@ impl Lowering<'_> {
             log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
             rewrite_log: level.is_on("rewrite_log", false),
             client_limits: http_core::client_limits(self, level),
+            status_zone: content::zone_of_location(level),
             facts: self.facts_row(facts),
         }
     }

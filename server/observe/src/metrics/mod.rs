@@ -43,6 +43,7 @@ pub struct Hub {
     started: SystemTime,
     http: RwLock<Option<Arc<HttpMetrics>>>,
     sites: Sites,
+    location_zones: Sites,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     python: python::Applications,
@@ -85,6 +86,7 @@ impl Default for Hub {
             started: SystemTime::now(),
             http: RwLock::default(),
             sites: Sites::default(),
+            location_zones: Sites::default(),
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
             python: python::Applications::default(),
@@ -161,6 +163,11 @@ impl Hub {
     /// The sites whose requests are counted.
     pub fn sites(&self) -> &Sites {
         &self.sites
+    }
+
+    /// The zones that `status_zone` of locations in an nginx.conf names.
+    pub fn location_zones(&self) -> &Sites {
+        &self.location_zones
     }
 
     /// Shows an upstream as long as it is in use.

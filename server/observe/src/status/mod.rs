@@ -3,6 +3,7 @@
 
 mod csv;
 mod history;
+pub mod nginx_plus;
 mod rows;
 mod sampler;
 mod snapshot;
