@@ -174,15 +174,15 @@ fn stop_ends_the_server() {
 fn wrong_methods_and_paths_get_their_errors() {
     let server = start();
     assert_eq!(request(&server, "GET", "/stop", "", "").status, 405);
-    let response = request(&server, "DELETE", "/config/apps", "", "");
+    let response = request(&server, "DELETE", "/metrics", "", "");
     assert_eq!(
         (response.status, response.field("Allow")),
         (405, Some("GET, HEAD"))
     );
     assert_eq!(request(&server, "GET", "/nothing", "", "").status, 404);
     assert_eq!(
-        request(&server, "GET", "/config/nothing", "", "").status,
-        404
+        request(&server, "GET", "/config/nothing/nothing", "", "").status,
+        400
     );
 }
 

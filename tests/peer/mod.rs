@@ -5,6 +5,7 @@ mod acme_validation;
 mod adapt_cases;
 mod adapt_random;
 mod adapt_table;
+mod admin_api;
 mod cases;
 mod certificates;
 mod documented;

@@ -61,17 +61,12 @@ impl Client {
         body: &[u8],
         fields: &[(&str, &str)],
     ) -> Result<Vec<u8>, Failed> {
-        let mut head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
-             Connection: close\r\n",
-            self.host(),
-            body.len()
-        );
-        for (name, value) in fields {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("\r\n");
-        self.send(&head, body)
+        self.request("POST", path, kind, body, fields)
+    }
+
+    /// Like [`Client::post`], with PATCH.
+    pub fn patch(&self, path: &str, kind: &str, body: &[u8]) -> Result<Vec<u8>, Failed> {
+        self.request("PATCH", path, kind, body, &[])
     }
 
     /// Sends a GET request that accepts this media type and returns the response body. An error response becomes an
@@ -82,6 +77,27 @@ impl Client {
             self.host()
         );
         self.send(&head, b"")
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+        fields: &[(&str, &str)],
+    ) -> Result<Vec<u8>, Failed> {
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Connection: close\r\n",
+            self.host(),
+            body.len()
+        );
+        for (name, value) in fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        self.send(&head, body)
     }
 
     fn send(&self, head: &str, body: &[u8]) -> Result<Vec<u8>, Failed> {

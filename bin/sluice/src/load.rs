@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
+use sluice_admin::document::Document;
 use sluice_caddyfile::limits::FILE_BYTES_MAX;
 use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span, Written};
@@ -58,6 +59,8 @@ pub struct Loaded {
     pub config: Config,
     /// Warnings, and the texts they refer to.
     pub report: Report,
+    /// What clients of the admin endpoint see of it.
+    pub document: Document,
     /// The positions of its routes in these texts, if its format has them.
     pub written: Option<Arc<Written>>,
     /// The files that it was read from, including imported ones.
@@ -271,6 +274,7 @@ pub fn parse(
             match config {
                 Some(config) => Ok(Loaded {
                     config,
+                    document: Document::Derived,
                     written: Some(Arc::new(Written {
                         sources: report.sources.clone(),
                         origins,
@@ -288,6 +292,7 @@ pub fn parse(
             Ok(config) => Ok(Loaded {
                 report: idle_report(&config),
                 config,
+                document: Document::Given(text.into()),
                 written: None,
                 files: vec![name.into()],
                 read_at,
@@ -319,6 +324,7 @@ pub fn nginx(
     let files = std::iter::once(name.to_owned()).chain(read.into_iter().map(|(path, _)| path));
     Ok(Loaded {
         config,
+        document: Document::Fixed,
         written: Some(Arc::new(Written {
             sources: report.sources.clone(),
             origins,

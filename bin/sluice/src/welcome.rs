@@ -59,6 +59,7 @@ pub fn load() -> Result<Loaded, Failed> {
     Ok(Loaded {
         config,
         report: Default::default(),
+        document: Default::default(),
         written: None,
         files: Vec::new(),
         texts: None,

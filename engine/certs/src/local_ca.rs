@@ -157,6 +157,22 @@ impl LocalCa {
         self.signing().map(|signer| signer.pem.clone())
     }
 
+    /// The name people see.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// The common name in the root; empty if it has none.
+    pub fn root_common_name(&self) -> String {
+        common_name(&self.root.cert)
+    }
+
+    /// The common name in the current intermediate; empty if the root signs leaf certificates.
+    pub fn intermediate_common_name(&self) -> String {
+        let signer = self.signing();
+        signer.map_or_else(String::new, |signer| common_name(&signer.cert))
+    }
+
     /// The validity period of the root.
     pub fn root_lifetime(&self) -> Lifetime {
         self.root.lifetime
@@ -445,6 +461,15 @@ impl CaFiles {
             key: certificate.with_extension("key"),
         }
     }
+}
+
+fn common_name(certificate: &CertificateDer<'_>) -> String {
+    let parsed = X509Certificate::from_der(certificate).ok();
+    let name = parsed.and_then(|(_, parsed)| {
+        let name = parsed.subject().iter_common_name().next()?;
+        name.as_str().ok().map(str::to_owned)
+    });
+    name.unwrap_or_default()
 }
 
 fn root_name(options: &LocalCaOptions) -> String {

@@ -23,6 +23,8 @@ mod idle;
 pub mod logging;
 pub mod matcher;
 mod object;
+mod object_id;
+
 pub mod pki;
 mod route_origin;
 pub mod tls;
@@ -36,6 +38,8 @@ pub use http::{HttpApp, Server};
 pub use idle::{Idle, idle_settings};
 pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
+pub use object_id::OBJECT_ID;
+
 pub use value::{Duration, TimeLimit, WeakString, placeholder_name};
 
 use object::objects;
@@ -216,11 +220,13 @@ impl Config {
         Self::from_value(value)
     }
 
-    /// Reads a configuration from a JSON value. `null` is the empty configuration.
-    pub fn from_value(value: Value) -> Result<Self, ConfigError> {
+    /// Reads a configuration from a JSON value. `null` is the empty configuration; names of objects ([`OBJECT_ID`]) are
+    /// ignored.
+    pub fn from_value(mut value: Value) -> Result<Self, ConfigError> {
         if value.is_null() {
             return Ok(Self::default());
         }
+        object_id::remove_object_ids(&mut value);
         serde_path_to_error::deserialize(value).map_err(|error| {
             let (path, message) =
                 object::locate(&error.path().to_string(), &error.inner().to_string());

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use serde::de::DeserializeOwned;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// An object of a module that this build has no type for, kept as it came.
@@ -14,6 +14,15 @@ pub type RawModule = Map<String, Value>;
 /// Whether a field holds its zero value, which Caddy's JSON omits.
 pub(crate) fn is_zero<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// Reads a field. `null` is its zero value, as for Go's decoder.
+pub(crate) fn zero_if_null<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Default + Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Separates the path from the message inside a nested error. Serde errors are plain text, so the
@@ -102,7 +111,7 @@ impl fmt::Display for Kind<'_> {
     }
 }
 
-/// Declares objects: absent fields take their zero value, zero values are not written, and a field
+/// Declares objects: fields that are absent or `null` take their zero value, zero values are not written, and a field
 /// that is not declared is an error.
 macro_rules! objects {
     ($($(#[$meta:meta])* pub struct $name:ident {
@@ -113,7 +122,10 @@ macro_rules! objects {
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
             $($(#[$field_meta])*
-            #[serde(skip_serializing_if = "crate::object::is_zero")]
+            #[serde(
+                skip_serializing_if = "crate::object::is_zero",
+                deserialize_with = "crate::object::zero_if_null"
+            )]
             pub $field: $type,)*
         }
 

@@ -21,6 +21,10 @@ pub trait Upstreams {
     fn in_flight(&self, index: usize) -> u32;
     /// Its address as the configuration spells it, which hashing policies hash.
     fn address(&self, index: usize) -> &str;
+    /// Its weight in place of the configured one.
+    fn weight(&self, _index: usize) -> Option<u32> {
+        None
+    }
 }
 
 /// Whose turn it is. All workers of a server share one per proxy.
@@ -241,7 +245,9 @@ fn round_robin(upstreams: &impl Upstreams, turn: &Turn) -> Option<usize> {
 /// Counts the turns off against the weights of those that are available, so that the others' shares
 /// are divided in proportion.
 fn weighted(upstreams: &impl Upstreams, weights: &[u32], turn: &Turn) -> Option<usize> {
-    let weight = |index: usize| u64::from(weights.get(index).copied().unwrap_or(1));
+    let configured = |index: usize| weights.get(index).copied().unwrap_or(1);
+    let weight =
+        |index: usize| u64::from(upstreams.weight(index).unwrap_or_else(|| configured(index)));
     let total: u64 = available(upstreams).map(weight).sum();
     if total == 0 {
         return None;
@@ -296,13 +302,13 @@ mod tests {
     use alloc::vec;
 
     /// Availability, requests in flight and address.
-    struct Fixed(Vec<(bool, u32, String)>);
+    struct Fixed(Vec<(bool, u32, String)>, Vec<Option<u32>>);
 
     impl Fixed {
         fn new(list: &[(bool, u32)]) -> Fixed {
             let address =
                 |(n, &(up, busy)): (usize, &(bool, u32))| (up, busy, format!("10.0.0.{n}:80"));
-            Fixed(list.iter().enumerate().map(address).collect())
+            Fixed(list.iter().enumerate().map(address).collect(), Vec::new())
         }
     }
 
@@ -318,6 +324,9 @@ mod tests {
         }
         fn address(&self, index: usize) -> &str {
             &self.0[index].2
+        }
+        fn weight(&self, index: usize) -> Option<u32> {
+            self.1.get(index).copied().flatten()
         }
     }
 
@@ -403,6 +412,8 @@ mod tests {
         assert_eq!(shares(&weights, &all, 500), [300, 0, 100, 100]);
         let some = Fixed::new(&[(false, 0), (true, 0), (true, 0), (true, 0)]);
         assert_eq!(shares(&weights, &some, 500), [0, 0, 250, 250]);
+        let other = Fixed(all.0, vec![Some(1), None, Some(4)]);
+        assert_eq!(shares(&weights, &other, 600), [100, 0, 400, 100]);
         let none = Fixed::new(&[(false, 0), (true, 0)]);
         assert_eq!(
             choose(
@@ -478,6 +489,7 @@ mod tests {
                 .iter()
                 .map(|&address| (true, 0, address.into()))
                 .collect(),
+            Vec::new(),
         );
         let policy = hash(HashBy::Header("X-Key".into()), Policy::First);
         let chosen: String = (0..20)

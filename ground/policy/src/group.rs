@@ -131,6 +131,14 @@ pub trait Servers {
     fn was_tried(&self, index: usize) -> bool;
     /// Requests that it is working on.
     fn in_flight(&self, index: usize) -> u32;
+    /// Whether it gets only requests that are bound to it, whatever is configured.
+    fn is_draining(&self, _index: usize) -> bool {
+        false
+    }
+    /// Its weight in place of the configured one, for methods that go by turns or load.
+    fn weight(&self, _index: usize) -> Option<u32> {
+        None
+    }
 }
 
 /// A group of servers.
@@ -598,7 +606,7 @@ impl<S: Servers> Look<'_, S> {
         let members = self.tier.members.iter().copied();
         let due = members.filter(|index| {
             let peer = &self.peers[*index];
-            !peer.is_draining
+            !self.is_draining(*index)
                 && self.has_room(*index)
                 && peer.is_out(self.now)
                 && peer.is_due(self.now)
@@ -608,7 +616,16 @@ impl<S: Servers> Look<'_, S> {
     }
 
     fn is_able(&self, index: usize) -> bool {
-        !self.peers[index].is_draining && self.is_able_if_bound(index)
+        !self.is_draining(index) && self.is_able_if_bound(index)
+    }
+
+    fn is_draining(&self, index: usize) -> bool {
+        self.peers[index].is_draining || self.servers.is_draining(index)
+    }
+
+    fn weight(&self, index: usize) -> u32 {
+        let directed = self.servers.weight(index);
+        directed.unwrap_or(self.peers[index].weight)
     }
 
     /// As [`Look::is_able`], for a request that is bound to it: one that is draining takes those.
@@ -633,7 +650,7 @@ impl<S: Servers> Look<'_, S> {
             let peer = &self.peers[index];
             let effective = peer.effective.load(Relaxed);
             let ramp = i64::try_from(peer.ramp(self.now)).unwrap_or(1);
-            let share = effective.saturating_mul(ramp);
+            let share = self.beside(index, effective).saturating_mul(ramp);
             let current = peer.current.fetch_add(share, Relaxed) + share;
             total += share;
             if effective < i64::from(peer.weight) {
@@ -647,6 +664,17 @@ impl<S: Servers> Look<'_, S> {
         let (_, index) = best?;
         self.peers[index].current.fetch_sub(total, Relaxed);
         Some(index)
+    }
+
+    /// The weight that failures have left of a server: `effective`, in proportion to another weight if there is one.
+    fn beside(&self, index: usize, effective: i64) -> i64 {
+        match self.servers.weight(index) {
+            None => effective,
+            Some(weight) => {
+                let configured = i64::from(self.peers[index].weight.max(1));
+                (effective.saturating_mul(i64::from(weight)) / configured).max(1)
+            }
+        }
     }
 
     /// How many requests one is working on.
@@ -665,7 +693,7 @@ impl<S: Servers> Look<'_, S> {
         // Products instead of quotients: what one costs beside its weight.
         let load = |index: usize| {
             let peer = &self.peers[index];
-            let weight = u64::from(peer.weight.max(1)) * peer.ramp(self.now);
+            let weight = u64::from(self.weight(index).max(1)) * peer.ramp(self.now);
             (cost(index), weight)
         };
         let able = || {

@@ -17,7 +17,7 @@ pub mod limit;
 pub mod limits;
 pub mod random;
 pub mod retry;
-mod xxh64;
+pub mod xxh64;
 
 pub use backoff::Backoff;
 pub use balance::{Choice, HashBy, Policy, Turn, Upstreams};

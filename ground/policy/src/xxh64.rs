@@ -10,7 +10,7 @@ const PRIMES: [u64; 5] = [
 ];
 
 /// Hashes several texts as if they were one.
-pub(crate) fn hash(texts: &[&[u8]]) -> u64 {
+pub fn hash(texts: &[&[u8]]) -> u64 {
     let mut state = State {
         lanes: [
             PRIMES[0].wrapping_add(PRIMES[1]),

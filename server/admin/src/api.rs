@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sluice_caddyfile::{Adapted, DiskLoader, MemoryLoader, adapt};
-use sluice_diag::Written;
+use sluice_diag::{Report, Written};
 use sluice_message::{FieldId, Method, RequestHead, Status};
 use sluice_model::{Config, Idle, idle_settings};
 
-use crate::orders::{Current, LoadOrder, Order, Orders, Waiter, reply};
+use crate::denied::Denied;
+use crate::document::{self, Change, Condition, Document, Manner};
+use crate::orders::{ChangeOrder, Current, LoadOrder, Order, Orders, Replier, Waiter, reply};
 
 /// A response.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Reply {
     pub allow: &'static str,
     /// The media type of the body.
     pub media_type: &'static str,
+    /// The entity tag; empty to omit it.
+    pub tag: String,
 }
 
 impl Reply {
@@ -32,6 +36,7 @@ impl Reply {
             body: Vec::new(),
             allow: "",
             media_type: "application/json",
+            tag: String::new(),
         }
     }
 
@@ -53,6 +58,23 @@ impl Reply {
             ..Reply::json(&json!({ "error": reason }))
         }
     }
+
+    /// The response for an order that was not carried out: `error` as in Caddy, and `diagnostics` beside it.
+    pub fn denied(denied: Denied) -> Reply {
+        let Denied {
+            status,
+            why,
+            diagnostics,
+        } = denied;
+        let mut body = json!({ "error": why });
+        if !diagnostics.is_empty() {
+            body["diagnostics"] = diagnostics.into();
+        }
+        Reply {
+            status,
+            ..Reply::json(&body)
+        }
+    }
 }
 
 /// The result of a request.
@@ -60,8 +82,8 @@ impl Reply {
 pub enum Next {
     /// The response is ready.
     Response(Reply),
-    /// An order was sent; its outcome determines the response.
-    Await(Waiter),
+    /// An order was sent; its outcome determines the response, which is this one if it was carried out.
+    Await(Waiter, Reply),
 }
 
 /// The operation that a request head asks for.
@@ -75,30 +97,51 @@ pub enum Task {
     Stop,
     /// Show the running configuration, or a part of it.
     ShowConfig,
+    /// Change a part of the running configuration.
+    Change(Manner),
     /// Explain how the request in the body would be handled.
     Explain,
     /// Show metrics.
     ShowMetrics,
     /// Show the state of the upstreams.
     ShowUpstreams,
+    /// Direct an upstream.
+    DirectUpstream,
     /// Show Python applications and their processes.
     ShowPython,
+    /// Show the names and certificates of a local CA.
+    ShowAuthority,
 }
+
+/// What the paths of single upstreams begin with.
+const UPSTREAMS: &str = "/reverse_proxy/upstreams/";
+
+/// What the paths of local CAs begin with.
+const AUTHORITIES: &str = "/pki/ca/";
 
 impl Task {
     /// Finds the operation for `head`; the error is the response that rejects the request.
     pub fn of(head: &RequestHead) -> Result<Task, Reply> {
+        const READ: &str = "GET, HEAD";
+        const ACT: &str = "POST";
+        const DIRECT: &str = "PATCH";
+        const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
         let path = head.uri.path();
-        let (task, methods) = match path {
-            b"/load" => (Task::Load, "POST"),
-            b"/adapt" => (Task::Adapt, "POST"),
-            b"/stop" => (Task::Stop, "POST"),
-            b"/explain" => (Task::Explain, "POST"),
-            b"/metrics" => (Task::ShowMetrics, "GET, HEAD"),
-            b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, "GET, HEAD"),
-            b"/python/applications" => (Task::ShowPython, "GET, HEAD"),
-            b"/config" => (Task::ShowConfig, "GET, HEAD"),
-            _ if path.starts_with(b"/config/") => (Task::ShowConfig, "GET, HEAD"),
+        let (task, allow) = match path {
+            b"/load" => (Task::Load, ACT),
+            b"/adapt" => (Task::Adapt, ACT),
+            b"/stop" => (Task::Stop, ACT),
+            b"/explain" => (Task::Explain, ACT),
+            b"/metrics" => (Task::ShowMetrics, READ),
+            b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, READ),
+            _ if path.starts_with(UPSTREAMS.as_bytes()) => (Task::DirectUpstream, DIRECT),
+            b"/python/applications" => (Task::ShowPython, READ),
+            _ if path.starts_with(AUTHORITIES.as_bytes()) => (Task::ShowAuthority, READ),
+            b"/config" | b"/id" => (Task::ShowConfig, ALL),
+            _ if path.starts_with(b"/config/") || path.starts_with(b"/id/") => {
+                (Task::ShowConfig, ALL)
+            }
+            _ if path.starts_with(b"/debug/") => return Err(no_profiles()),
             _ => {
                 return Err(Reply::error(
                     Status::NOT_FOUND,
@@ -106,41 +149,34 @@ impl Task {
                 ));
             }
         };
-        let allowed = match head.method {
-            Method::Post => methods == "POST",
-            Method::Get | Method::Head => methods != "POST",
-            Method::Put
-            | Method::Delete
-            | Method::Connect
-            | Method::Options
-            | Method::Trace
-            | Method::Patch
-            | Method::Other(_) => false,
-        };
-        if allowed {
-            return Ok(task);
+        match (&head.method, allow) {
+            (Method::Get | Method::Head, READ | ALL) | (Method::Post, ACT) => Ok(task),
+            (Method::Patch, DIRECT) => Ok(task),
+            (Method::Post, ALL) => Ok(Task::Change(Manner::Post)),
+            (Method::Put, ALL) => Ok(Task::Change(Manner::Put)),
+            (Method::Patch, ALL) => Ok(Task::Change(Manner::Patch)),
+            (Method::Delete, ALL) => Ok(Task::Change(Manner::Delete)),
+            _ => {
+                let why = format!("method not allowed: {}", head.method.as_str());
+                Err(Reply {
+                    allow,
+                    ..Reply::error(Status::METHOD_NOT_ALLOWED, why)
+                })
+            }
         }
-        let why = match task {
-            Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
-            Task::ShowMetrics | Task::ShowUpstreams | Task::ShowPython => "this path takes GET",
-            Task::Load | Task::Adapt | Task::Stop | Task::Explain => "this path takes POST",
-        };
-        let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
-        Err(Reply {
-            allow: methods,
-            ..refusal
-        })
     }
 
     /// Whether the operation needs the request body.
     pub fn wants_body(self) -> bool {
         match self {
-            Task::Load | Task::Adapt | Task::Explain => true,
+            Task::Load | Task::Adapt | Task::Explain | Task::DirectUpstream => true,
+            Task::Change(manner) => manner != Manner::Delete,
             Task::Stop
             | Task::ShowConfig
             | Task::ShowMetrics
             | Task::ShowUpstreams
-            | Task::ShowPython => false,
+            | Task::ShowPython
+            | Task::ShowAuthority => false,
         }
     }
 }
@@ -155,55 +191,213 @@ pub fn perform(
 ) -> Next {
     match task {
         Task::ShowConfig => Next::Response(show(head.uri.path(), current)),
+        Task::Change(manner) => match change(head, manner, body) {
+            Ok(change) => {
+                let forced = is_forced(head);
+                let order = |reply| {
+                    let order = ChangeOrder {
+                        change,
+                        forced,
+                        reply,
+                    };
+                    Order::Change(Box::new(order))
+                };
+                sent(orders, order, Reply::done())
+            }
+            Err(denied) => Next::Response(Reply::denied(denied)),
+        },
+        Task::ShowAuthority => Next::Response(authority(head.uri.path(), current)),
         Task::ShowMetrics => Next::Response(metrics(head, current)),
         Task::ShowUpstreams => Next::Response(match current.counts() {
             Some(counts) => Reply::json(&counts.upstreams()),
             None => nothing_counted(),
         }),
+        Task::DirectUpstream => Next::Response(direct(head, body, current)),
         Task::ShowPython => Next::Response(match current.counts() {
             Some(counts) => Reply::json(&counts.python_applications()),
             None => nothing_counted(),
         }),
         Task::Adapt => Next::Response(match decode(head, body) {
-            Ok((config, _, warnings)) => {
-                Reply::json(&json!({ "warnings": warnings, "result": config.to_value() }))
+            Ok(decoded) => {
+                let result = decoded.document.value(&decoded.config);
+                Reply::json(&with_warnings(
+                    &decoded.warnings,
+                    json!({ "result": result }),
+                ))
             }
-            Err(reply) => reply,
+            Err(denied) => Reply::denied(denied),
         }),
         Task::Load => match decode(head, body) {
-            Ok((config, written, _warnings)) => {
-                let (replier, waiter) = reply();
-                let order = LoadOrder {
-                    config,
-                    written,
-                    forced: is_forced(head),
-                    reply: replier,
-                };
-                sent(orders, Order::Load(Box::new(order)), waiter)
-            }
-            Err(reply) => Next::Response(reply),
+            Ok(decoded) => load(orders, decoded, is_forced(head)),
+            Err(denied) => Next::Response(Reply::denied(denied)),
         },
         Task::Explain => Next::Response(explain(body, current)),
-        Task::Stop => {
-            let (replier, waiter) = reply();
-            sent(orders, Order::Stop(replier), waiter)
-        }
+        Task::Stop => sent(orders, Order::Stop, Reply::done()),
     }
 }
 
-fn explain(question: &[u8], current: &Current) -> Reply {
-    let Some(explain) = current.explain() else {
-        return Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is served yet");
+fn load(orders: &Orders, decoded: Decoded, forced: bool) -> Next {
+    let Decoded {
+        config,
+        document,
+        written,
+        warnings,
+    } = decoded;
+    let done = match warnings.is_empty() {
+        true => Reply::done(),
+        false => Reply::json(&with_warnings(&warnings, json!({}))),
     };
-    match explain(question) {
+    let order = |reply| {
+        let order = LoadOrder {
+            config,
+            document,
+            written,
+            forced,
+            reply,
+        };
+        Order::Load(Box::new(order))
+    };
+    sent(orders, order, done)
+}
+
+/// Adds warnings, if there are any, to the body of a response.
+fn with_warnings(warnings: &[Value], mut body: Value) -> Value {
+    if !warnings.is_empty() {
+        body["warnings"] = warnings.into();
+    }
+    body
+}
+
+/// The change that a request asks for. Its head says where, and its body what.
+fn change(head: &RequestHead, manner: Manner, body: &[u8]) -> Result<Change, Denied> {
+    let value = match manner {
+        Manner::Delete => Value::Null,
+        Manner::Post | Manner::Put | Manner::Patch => json_body(head, body)?,
+    };
+    let condition = match head.fields.first(FieldId::IfMatch) {
+        Some(value) => Condition::parse(value)?,
+        None => None,
+    };
+    Ok(Change {
+        path: head.uri.path().to_vec(),
+        manner,
+        value,
+        condition,
+    })
+}
+
+/// The media type of the request body without parameters; JSON if there is none.
+fn media_type(head: &RequestHead) -> &[u8] {
+    let given = head.fields.first(FieldId::ContentType);
+    let mut parts = given
+        .unwrap_or(b"application/json")
+        .split(|byte| *byte == b';');
+    parts.next().unwrap_or_default().trim_ascii()
+}
+
+fn is_json(media_type: &[u8]) -> bool {
+    media_type.is_empty() || media_type.to_ascii_lowercase().ends_with(b"/json")
+}
+
+fn nothing_served() -> Reply {
+    Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is served yet")
+}
+
+/// `/pki/ca/ID` and `/pki/ca/ID/certificates`.
+fn authority(path: &[u8], current: &Current) -> Reply {
+    let Some(insight) = current.insight() else {
+        return nothing_served();
+    };
+    let path = String::from_utf8_lossy(path);
+    let below = path.strip_prefix(AUTHORITIES).unwrap_or_default();
+    let (id, wants_chain) = match below.strip_suffix("/certificates") {
+        Some(id) => (id, true),
+        None => (below.trim_end_matches('/'), false),
+    };
+    if id.is_empty() || id.contains('/') {
+        return Reply::error(Status::NOT_FOUND, format!("resource not found: {path}"));
+    }
+    match insight.authority(id) {
+        Ok(Some(authority)) if wants_chain => Reply {
+            body: [authority.certificates.1, authority.certificates.0]
+                .concat()
+                .into_bytes(),
+            media_type: "application/pem-certificate-chain",
+            ..Reply::done()
+        },
+        Ok(Some(authority)) => Reply::json(&json!({
+            "id": authority.id,
+            "name": authority.name,
+            "root_common_name": authority.common_names.0,
+            "intermediate_common_name": authority.common_names.1,
+            "root_certificate": authority.certificates.0,
+            "intermediate_certificate": authority.certificates.1,
+        })),
+        Ok(None) => {
+            let why = format!("no certificate authority configured with id: {id}");
+            Reply::error(Status::NOT_FOUND, why)
+        }
+        Err(why) => Reply::error(Status::INTERNAL_SERVER_ERROR, why),
+    }
+}
+
+/// `/debug/pprof` and `/debug/vars` of Caddy are those of Go's runtime.
+fn no_profiles() -> Reply {
+    let why = "profiles of Go's runtime do not exist here: use `perf record -g -p PID` for CPU, \
+               and the process metrics at /metrics for memory";
+    Reply::error(Status::NOT_IMPLEMENTED, why)
+}
+
+/// Directs the upstream that the path names, as the body says.
+fn direct(head: &RequestHead, body: &[u8], current: &Current) -> Reply {
+    let Some(counts) = current.counts() else {
+        return nothing_counted();
+    };
+    let directed = direction(head, body).and_then(|(address, direction)| {
+        let found = counts.direct_upstream(&address, direction);
+        found.map_err(Denied::bad)?.ok_or_else(|| {
+            let why = format!("no upstream in use has the address {address}");
+            Denied::new(Status::NOT_FOUND, why)
+        })
+    });
+    directed.map_or_else(Reply::denied, |state| Reply::json(&state))
+}
+
+/// An address and what is directed for it.
+fn direction(head: &RequestHead, body: &[u8]) -> Result<(String, Value), Denied> {
+    let address = head.uri.path().strip_prefix(UPSTREAMS.as_bytes());
+    let address = address.and_then(|path| str::from_utf8(path).ok());
+    let address = address.and_then(document::decoded);
+    let address = address.ok_or_else(|| Denied::bad("the path does not name an address"))?;
+    Ok((address, json_body(head, body)?))
+}
+
+/// The JSON value that a request carries.
+fn json_body(head: &RequestHead, body: &[u8]) -> Result<Value, Denied> {
+    // Of all requests that a foreign page can make, none has this type.
+    if !head.fields.has(FieldId::ContentType) || !is_json(media_type(head)) {
+        let why = "unacceptable content-type: 'application/json' required";
+        return Err(Denied::new(Status::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| Denied::bad(format!("decoding request body: {error}")))
+}
+
+fn explain(question: &[u8], current: &Current) -> Reply {
+    let Some(insight) = current.insight() else {
+        return nothing_served();
+    };
+    match insight.explain(question) {
         Ok(explanation) => Reply::json(&explanation),
         Err(why) => Reply::error(Status::BAD_REQUEST, why),
     }
 }
 
-fn sent(orders: &Orders, order: Order, waiter: Waiter) -> Next {
-    match orders.send(order) {
-        Ok(()) => Next::Await(waiter),
+/// Sends an order; `done` is the response once it has been carried out.
+fn sent(orders: &Orders, order: impl FnOnce(Replier) -> Order, done: Reply) -> Next {
+    let (replier, waiter) = reply();
+    match orders.send(order(replier)) {
+        Ok(()) => Next::Await(waiter, done),
         Err(why) => Next::Response(Reply::error(Status::SERVICE_UNAVAILABLE, why)),
     }
 }
@@ -215,39 +409,37 @@ fn is_forced(head: &RequestHead) -> bool {
         .any(|c| c.trim_ascii().eq_ignore_ascii_case(b"must-revalidate"))
 }
 
-/// A configuration, its source texts, and its warnings, one line each.
-type Decoded = (Config, Option<Arc<Written>>, Vec<String>);
+/// A configuration that a request carries.
+#[derive(Debug)]
+struct Decoded {
+    config: Config,
+    /// What clients see of it.
+    document: Document,
+    /// Its source texts.
+    written: Option<Arc<Written>>,
+    /// Warnings in Caddy's form: `file`, `line` and `message`, with the whole diagnostic beside.
+    warnings: Vec<Value>,
+}
 
 /// Parses a configuration in the format given by `Content-Type`.
-fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
-    let bad = |why: String| Reply::error(Status::BAD_REQUEST, why);
-    let text = std::str::from_utf8(body).map_err(|_| bad("the body is not UTF-8".to_owned()))?;
-    let kind = head
-        .fields
-        .first(FieldId::ContentType)
-        .unwrap_or(b"application/json");
-    let essence = kind
-        .split(|byte| *byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
-    match essence.to_ascii_lowercase().as_slice() {
-        b"application/json" | b"text/json" | b"" => {
-            let config = Config::from_json(text).map_err(|error| bad(error.to_string()))?;
-            let warnings = idle_settings(&config);
-            let warnings = warnings.iter().map(
-                |Idle {
-                     place,
-                     name,
-                     instead,
-                 }| {
-                    format!("warning[no-effect]: {name} has no effect; {instead} (at {place})")
-                },
-            );
-            let warnings = warnings.collect();
-            Ok((config, None, warnings))
+fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Denied> {
+    let text = str::from_utf8(body).map_err(|_| Denied::bad("the body is not UTF-8"))?;
+    let media_type = media_type(head).to_ascii_lowercase();
+    match media_type.as_slice() {
+        kind if is_json(kind) => {
+            let (config, document) = document::read(text)?;
+            let warnings = idle_settings(&config)
+                .into_iter()
+                .map(idle_warning)
+                .collect();
+            Ok(Decoded {
+                config,
+                document,
+                written: None,
+                warnings,
+            })
         }
-        kind if kind == WITH_TEXTS.as_bytes() => with_texts(text).map_err(bad),
+        kind if kind == WITH_TEXTS.as_bytes() => with_texts(text),
         b"text/caddyfile" => {
             let Adapted {
                 config,
@@ -255,20 +447,52 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
                 origins,
                 ..
             } = adapt("Caddyfile", text, &DiskLoader);
-            let config = config.ok_or_else(|| bad(report.short().trim_end().to_owned()))?;
-            let warnings = report.short().lines().map(String::from).collect();
+            let Some(config) = config else {
+                return Err(Denied {
+                    diagnostics: diagnostics(&report),
+                    ..Denied::bad(report.short().trim_end())
+                });
+            };
+            let warnings = diagnostics(&report).into_iter().map(warning).collect();
             let sources = report.sources;
-            Ok((
+            Ok(Decoded {
                 config,
-                Some(Arc::new(Written { sources, origins })),
+                document: Document::Derived,
+                written: Some(Arc::new(Written { sources, origins })),
                 warnings,
-            ))
+            })
         }
-        _ => Err(Reply::error(
+        _ => Err(Denied::new(
             Status::UNSUPPORTED_MEDIA_TYPE,
             "send application/json or text/caddyfile",
         )),
     }
+}
+
+/// The diagnostics of a report as objects.
+fn diagnostics(report: &Report) -> Vec<Value> {
+    let lines = report.json();
+    let objects = lines.lines().map(serde_json::from_str);
+    objects.map(Result::unwrap_or_default).collect()
+}
+
+/// A diagnostic as one of Caddy's warnings.
+fn warning(diagnostic: Value) -> Value {
+    json!({
+        "file": diagnostic["place"]["file"],
+        "line": diagnostic["place"]["line"],
+        "message": diagnostic["title"],
+        "diagnostic": diagnostic,
+    })
+}
+
+fn idle_warning(idle: Idle) -> Value {
+    let Idle {
+        place,
+        name,
+        instead,
+    } = idle;
+    json!({ "message": format!("{name} has no effect; {instead} (at {place})") })
 }
 
 /// Media type of a configuration together with its source texts: `config` is the JSON, `caddyfile` the Caddyfile with
@@ -277,11 +501,12 @@ pub const WITH_TEXTS: &str = "application/vnd.sluice.caddyfile+json";
 
 /// Parses [`WITH_TEXTS`]. `config` takes effect; the texts serve only for source positions, and only if they yield the
 /// same configuration.
-fn with_texts(text: &str) -> Result<Decoded, String> {
-    let mut whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+fn with_texts(text: &str) -> Result<Decoded, Denied> {
+    let mut whole: Value =
+        serde_json::from_str(text).map_err(|error| Denied::bad(error.to_string()))?;
     let config = whole.get_mut("config").map(Value::take);
-    let config = config.ok_or("`config` is missing")?;
-    let config = Config::from_value(config).map_err(|error| error.to_string())?;
+    let config = config.ok_or_else(|| Denied::bad("`config` is missing"))?;
+    let config = Config::from_value(config).map_err(Denied::from_config)?;
     let part = |key: &str| whole.get("caddyfile").and_then(|texts| texts.get(key));
     let word = |key: &str| part(key).and_then(Value::as_str).unwrap_or_default();
     let pairs = |key: &str| {
@@ -300,14 +525,20 @@ fn with_texts(text: &str) -> Result<Decoded, String> {
         origins,
         ..
     } = adapt(word("name"), word("text"), &loader);
+    let decoded = |config, written| Decoded {
+        config,
+        document: Document::Derived,
+        written,
+        warnings: Vec::new(),
+    };
     // They are equal except for the origin IDs, which `eq` ignores.
     Ok(match read.filter(|read| *read == config) {
         Some(read) => {
             let sources = report.sources;
             let written = Written { sources, origins };
-            (read, Some(Arc::new(written)), Vec::new())
+            decoded(read, Some(Arc::new(written)))
         }
-        None => (config, None, Vec::new()),
+        None => decoded(config, None),
     })
 }
 
@@ -328,30 +559,18 @@ fn metrics(head: &RequestHead, current: &Current) -> Reply {
     }
 }
 
-/// The part of the configuration at the path: object keys and list indices.
+/// The part of the configuration at the path.
 fn show(path: &[u8], current: &Current) -> Reply {
-    let whole = current.config().to_value();
-    let mut part = &whole;
-    let steps = path.strip_prefix(b"/config").unwrap_or_default();
-    for step in steps
-        .split(|byte| *byte == b'/')
-        .filter(|step| !step.is_empty())
-    {
-        let step = String::from_utf8_lossy(step);
-        let found = match part {
-            Value::Object(map) => map.get(&*step),
-            Value::Array(list) => step.parse().ok().and_then(|index: usize| list.get(index)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        };
-        match found {
-            Some(found) => part = found,
-            None => {
-                let why = format!("the configuration has no `{step}` at this path");
-                return Reply::error(Status::NOT_FOUND, why);
-            }
-        }
-    }
-    Reply::json(part)
+    let (config, document) = current.document();
+    let root = document.value(&config);
+    let shown = document::place(&root, path).and_then(|place| {
+        let part = document::part(&root, &place)?;
+        Ok(Reply {
+            tag: document::tag(&place, part),
+            ..Reply::json(part)
+        })
+    });
+    shown.unwrap_or_else(Reply::denied)
 }
 
 #[cfg(test)]
@@ -399,7 +618,14 @@ mod tests {
             (Method::Post, "/load", Ok(Task::Load)),
             (Method::Get, "/load", Err(405)),
             (Method::Get, "/config/apps/http", Ok(Task::ShowConfig)),
-            (Method::Delete, "/config/apps", Err(405)),
+            (
+                Method::Delete,
+                "/config/apps",
+                Ok(Task::Change(Manner::Delete)),
+            ),
+            (Method::Options, "/config/apps", Err(405)),
+            (Method::Put, "/id/a", Ok(Task::Change(Manner::Put))),
+            (Method::Get, "/debug/pprof/", Err(501)),
             (Method::Post, "/stop", Ok(Task::Stop)),
             (Method::Get, "/stop", Err(405)),
             (Method::Get, "/configs", Err(404)),
@@ -434,16 +660,17 @@ mod tests {
         };
         let decoded = |body: &str| {
             let head = head(Method::Post, "/load", WITH_TEXTS);
-            decode(&head, body.as_bytes()).expect("it is one")
+            let decoded = decode(&head, body.as_bytes()).expect("it is one");
+            (decoded.config, decoded.written)
         };
-        let (found, written, _) = decoded(&body("hello"));
+        let (found, written) = decoded(&body("hello"));
         assert_eq!(found, config);
         let written = written.expect("the texts give it");
         let route = &found.servers().next().expect("a server").1.routes[0];
         let origin = route.origin.route().expect("it was written");
         assert!(written.origins.find(origin).is_some());
         // Texts that yield another configuration are ignored.
-        let (found, written, _) = decoded(&body("bye"));
+        let (found, written) = decoded(&body("bye"));
         assert_eq!(found, config);
         assert!(written.is_none());
         let bad = head(Method::Post, "/load", WITH_TEXTS);
@@ -452,13 +679,50 @@ mod tests {
         }
     }
 
+    struct Known;
+
+    impl crate::orders::Insight for Known {
+        fn explain(&self, _question: &[u8]) -> Result<Value, String> {
+            Err("not asked".to_owned())
+        }
+
+        fn authority(&self, id: &str) -> Result<Option<crate::orders::Authority>, String> {
+            Ok((id == "local").then(|| crate::orders::Authority {
+                id: id.to_owned(),
+                name: "Local".to_owned(),
+                common_names: ("Root".to_owned(), "Below".to_owned()),
+                certificates: ("r\n".to_owned(), "i\n".to_owned()),
+            }))
+        }
+    }
+
+    #[test]
+    fn local_authorities_are_shown() {
+        let current = Current::default();
+        current.replace(Arc::default(), Document::Derived, Arc::new(Known));
+        let get = |path: &str| authority(path.as_bytes(), &current);
+        let shown: Value = serde_json::from_slice(&get("/pki/ca/local").body).expect("JSON");
+        assert_eq!(shown["intermediate_common_name"], "Below");
+        let chain = get("/pki/ca/local/certificates");
+        assert_eq!(chain.body, b"i\nr\n");
+        assert_eq!(chain.media_type, "application/pem-certificate-chain");
+        for path in [
+            "/pki/ca/",
+            "/pki/ca/nope",
+            "/pki/ca/local/x",
+            "/pki/ca//certificates",
+        ] {
+            assert_eq!(get(path).status, Status::NOT_FOUND, "{path}");
+        }
+    }
+
     #[test]
     fn a_part_of_the_configuration_is_shown() {
         let (orders, _sent) = orders();
         let current = Current::default();
         let json = r#"{"apps":{"http":{"servers":{"a":{"listen":[":80",":81"]}}}}}"#;
-        let config = Config::from_json(json).expect("a configuration");
-        current.replace(Arc::new(config), Arc::new(|_| Err("not asked".to_owned())));
+        let (config, document) = document::read(json).expect("a configuration");
+        current.replace(Arc::new(config), document, Arc::new(Known));
         let get = |path: &str| {
             let head = head(Method::Get, path, "");
             response(perform(Task::ShowConfig, &head, b"", &orders, &current))
@@ -471,8 +735,9 @@ mod tests {
             get("/config/apps/http/servers/a/listen/1"),
             (200, json!(":81"))
         );
-        assert_eq!(get("/config/apps/http/servers/a/listen/2").0, 404);
-        assert_eq!(get("/config/apps/nothing").0, 404);
+        assert_eq!(get("/config/apps/http/servers/a/listen/2").0, 400);
+        assert_eq!(get("/config/apps/nothing"), (200, Value::Null));
+        assert_eq!(get("/config/nothing/nothing").0, 400);
     }
 
     #[test]
@@ -506,7 +771,7 @@ mod tests {
         head.fields
             .push(FieldId::CacheControl, b"no-cache, Must-Revalidate");
         let next = perform(Task::Load, &head, b"{}", &orders, &Current::default());
-        assert!(matches!(next, Next::Await(_)));
+        assert!(matches!(next, Next::Await(..)));
         let order = sent.lock().expect("unlocked").pop();
         let Some(Order::Load(order)) = order else {
             panic!("an order was sent")

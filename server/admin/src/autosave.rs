@@ -7,11 +7,12 @@ use std::path::Path;
 
 use sluice_model::Config;
 
+use crate::document::{self, Document};
 use crate::limits::BODY_BYTES_MAX;
 
-/// Writes the configuration atomically: concurrent readers, and readers after a crash, see either the old file or the
+/// Writes the document of the configuration atomically: concurrent readers, and readers after a crash, see either the old file or the
 /// new one. Only the owner can read the file, because it may contain secrets.
-pub fn write_autosaved(path: &Path, config: &Config) -> io::Result<()> {
+pub fn write_autosaved(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new()
             .recursive(true)
@@ -20,7 +21,7 @@ pub fn write_autosaved(path: &Path, config: &Config) -> io::Result<()> {
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}.part", std::process::id()));
-    let written = write_whole(Path::new(&unfinished), config.to_json().as_bytes())
+    let written = write_whole(Path::new(&unfinished), text.as_bytes())
         .and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
         // The file may not exist if creating it failed.
@@ -41,7 +42,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reads the configuration; `None` if the file does not exist.
-pub fn read_autosaved(path: &Path) -> io::Result<Option<Config>> {
+pub fn read_autosaved(path: &Path) -> io::Result<Option<(Config, Document)>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -49,7 +50,9 @@ pub fn read_autosaved(path: &Path) -> io::Result<Option<Config>> {
     };
     let mut text = String::new();
     file.take(BODY_BYTES_MAX as u64).read_to_string(&mut text)?;
-    Config::from_json(&text).map(Some).map_err(io::Error::other)
+    let read = document::read(&text);
+    read.map(Some)
+        .map_err(|denied| io::Error::other(denied.why))
 }
 
 #[cfg(test)]
@@ -65,10 +68,12 @@ mod tests {
                 .expect("no file is no error")
                 .is_none()
         );
-        let config = Config::from_json(r#"{"admin":{"listen":"localhost:2020"}}"#).expect("JSON");
-        write_autosaved(&path, &config).expect("the folder is writable");
-        write_autosaved(&path, &config).expect("again");
-        assert_eq!(read_autosaved(&path).expect("readable"), Some(config));
+        let text = r#"{"admin":{"@id":"x","listen":"localhost:2020"}}"#;
+        write_autosaved(&path, text).expect("the folder is writable");
+        write_autosaved(&path, text).expect("again");
+        let (config, document) = read_autosaved(&path).expect("readable").expect("saved");
+        assert_eq!(config.admin.as_ref().expect("it").listen, "localhost:2020");
+        assert_eq!(&*document.text(&config), text);
         let names = fs::read_dir(folder.join("deep"))
             .expect("it was made")
             .count();

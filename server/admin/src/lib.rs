@@ -7,6 +7,8 @@ mod address;
 mod api;
 mod autosave;
 mod dashboard;
+mod denied;
+pub mod document;
 mod endpoint;
 pub mod limits;
 mod orders;
@@ -18,7 +20,9 @@ pub use access::Access;
 pub use address::{Address, AddressError};
 pub use api::WITH_TEXTS;
 pub use autosave::{read_autosaved, write_autosaved};
+pub use denied::Denied;
 pub use endpoint::{Endpoint, StartError};
 pub use orders::{
-    Counts, Current, Explain, LoadOrder, Order, Orders, Outcome, Replier, Waiter, reply,
+    Authority, ChangeOrder, Counts, Current, Insight, LoadOrder, Order, Orders, Outcome, Replier,
+    Waiter, reply,
 };

@@ -7,13 +7,19 @@ use std::task::{Context, Poll, Waker};
 
 use serde_json::Value;
 use sluice_diag::Written;
+use sluice_message::Status;
 use sluice_model::Config;
+
+use crate::denied::Denied;
+use crate::document::{Change, Document};
 
 /// An order to the process.
 #[derive(Debug)]
 pub enum Order {
     /// Load another configuration.
     Load(Box<LoadOrder>),
+    /// Change a part of the configuration.
+    Change(Box<ChangeOrder>),
     /// Shut down gracefully.
     Stop(Replier),
 }
@@ -23,6 +29,8 @@ pub enum Order {
 pub struct LoadOrder {
     /// The configuration.
     pub config: Config,
+    /// The document that clients see.
+    pub document: Document,
     /// Its source texts, if the format has them.
     pub written: Option<Arc<Written>>,
     /// Reload even if it equals the running configuration.
@@ -31,13 +39,24 @@ pub struct LoadOrder {
     pub reply: Replier,
 }
 
-/// The outcome of an order; the error is a message for the user.
-pub type Outcome = Result<(), String>;
+/// A change of the configuration, for the process: of two changes at once, one is made after the other.
+#[derive(Debug)]
+pub struct ChangeOrder {
+    /// What changes.
+    pub change: Change,
+    /// Reload even if the configuration stays the same.
+    pub forced: bool,
+    /// Receives the outcome.
+    pub reply: Replier,
+}
+
+/// The outcome of an order.
+pub type Outcome = Result<(), Denied>;
 
 /// Sends orders to the process; clones share the same queue.
 #[derive(Clone)]
 pub struct Orders {
-    send: Arc<dyn Fn(Order) -> Outcome + Send + Sync>,
+    send: Arc<dyn Fn(Order) -> Result<(), String> + Send + Sync>,
 }
 
 impl Orders {
@@ -45,21 +64,40 @@ impl Orders {
     /// is full or the process is shutting down.
     ///
     /// [`ORDERS_MAX`]: crate::limits::ORDERS_MAX
-    pub fn new(send: impl Fn(Order) -> Outcome + Send + Sync + 'static) -> Orders {
+    pub fn new(send: impl Fn(Order) -> Result<(), String> + Send + Sync + 'static) -> Orders {
         Orders {
             send: Arc::new(send),
         }
     }
 
     /// Queues an order.
-    pub fn send(&self, order: Order) -> Outcome {
+    pub fn send(&self, order: Order) -> Result<(), String> {
         (self.send)(order)
     }
 }
 
-/// Explains how a request is handled: takes a question as JSON and returns an explanation, or the reason why there is
-/// none.
-pub type Explain = dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync;
+/// What is known of the running configuration beyond its text.
+pub trait Insight: Send + Sync {
+    /// Explains how a request is handled: takes a question as JSON and returns an explanation, or the reason why there is
+    /// none.
+    fn explain(&self, question: &[u8]) -> Result<Value, String>;
+
+    /// The local CA with an ID; `None` if there is none.
+    fn authority(&self, id: &str) -> Result<Option<Authority>, String>;
+}
+
+/// The names and certificates of a local CA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// Its ID.
+    pub id: String,
+    /// The name people see.
+    pub name: String,
+    /// The common names of the root and of the intermediate.
+    pub common_names: (String, String),
+    /// The root and the intermediate as PEM; the latter is empty if the root signs.
+    pub certificates: (String, String),
+}
 
 /// The running configuration, for readers.
 #[derive(Clone, Default)]
@@ -75,6 +113,13 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
 
     /// The state of the upstreams: a list of objects, each with at least `address` and `fails`.
     fn upstreams(&self) -> Value;
+
+    /// Directs the upstreams with an address as an object says; returns their new state, or `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// The object is not a direction.
+    fn direct_upstream(&self, address: &str, direction: Value) -> Result<Option<Value>, String>;
 
     /// The Python applications: a list of objects, each with its processes.
     fn python_applications(&self) -> Value;
@@ -98,7 +143,8 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
 #[derive(Clone, Default)]
 struct Served {
     config: Arc<Config>,
-    explain: Option<Arc<Explain>>,
+    document: Document,
+    insight: Option<Arc<dyn Insight>>,
 }
 
 impl Current {
@@ -107,9 +153,15 @@ impl Current {
         lock(&self.served).config.clone()
     }
 
-    /// The function that explains requests.
-    pub fn explain(&self) -> Option<Arc<Explain>> {
-        lock(&self.served).explain.clone()
+    /// The configuration together with its document.
+    pub fn document(&self) -> (Arc<Config>, Document) {
+        let served = lock(&self.served);
+        (served.config.clone(), served.document.clone())
+    }
+
+    /// What is known of the configuration beyond its text, once it runs.
+    pub fn insight(&self) -> Option<Arc<dyn Insight>> {
+        lock(&self.served).insight.clone()
     }
 
     /// The server's metrics, once the server is running.
@@ -122,11 +174,12 @@ impl Current {
         let _ = self.counts.set(counts);
     }
 
-    /// Makes `config` the running configuration and `explain` the function that explains its requests.
-    pub fn replace(&self, config: Arc<Config>, explain: Arc<Explain>) {
+    /// Makes `config` the running configuration, and `document` what clients see of it.
+    pub fn replace(&self, config: Arc<Config>, document: Document, insight: Arc<dyn Insight>) {
         *lock(&self.served) = Served {
             config,
-            explain: Some(explain),
+            document,
+            insight: Some(insight),
         };
     }
 }
@@ -179,7 +232,8 @@ impl Replier {
 
 impl Drop for Replier {
     fn drop(&mut self) {
-        self.fill(Err("the server is ending".to_owned()));
+        let why = "the server is ending";
+        self.fill(Err(Denied::new(Status::SERVICE_UNAVAILABLE, why)));
     }
 }
 

@@ -65,9 +65,9 @@ impl AdminService {
         };
         match perform(task, &exchange.req, &body, &self.orders, &self.current) {
             Next::Response(reply) => reply,
-            Next::Await(waiter) => match waiter.await {
-                Ok(()) => Reply::done(),
-                Err(why) => Reply::error(Status::BAD_REQUEST, why),
+            Next::Await(waiter, done) => match waiter.await {
+                Ok(()) => done,
+                Err(denied) => Reply::denied(denied),
             },
         }
     }
@@ -141,6 +141,10 @@ fn write(exchange: &mut Exchange<()>, reply: Reply) -> Body {
             .res
             .fields
             .set(FieldId::Allow, reply.allow.as_bytes());
+    }
+    if !reply.tag.is_empty() {
+        let fields = &mut exchange.res.fields;
+        fields.set(FieldId::Etag, reply.tag.as_bytes());
     }
     if reply.body.is_empty() {
         return Body::Empty;

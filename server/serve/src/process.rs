@@ -35,7 +35,7 @@ use sluice_pipeline::settings::{given, settings};
 use sluice_proxy::reverse_proxy::group::Shared;
 use sluice_server_nginx::handshakes::NginxHandshakes;
 use sluice_tls::protocols;
-use sluice_tls::{Https, LocalAuthorities, Prepared, Purpose};
+use sluice_tls::{AuthorityView, Https, LocalAuthorities, Prepared, Purpose};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -235,6 +235,11 @@ impl Server {
     pub fn explainer(&self, config_files: &[String], written: Option<Arc<Written>>) -> Explainer {
         let sites = self.sites.clone();
         Explainer::running(self.config.clone(), config_files.to_vec(), written, sites)
+    }
+
+    /// Shows the local CAs of the running configuration.
+    pub fn authorities(&self) -> AuthorityView {
+        AuthorityView::new(&self.https, self.config.clone())
     }
 
     /// The listen addresses, including those of automatic redirects.

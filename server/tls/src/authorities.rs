@@ -125,3 +125,66 @@ impl Authorities for LocalAuthorities<'_> {
         Ok((ca, storage.clone()))
     }
 }
+
+/// Shows the certificates of local CAs, on any thread.
+#[derive(Clone)]
+pub struct AuthorityView {
+    storage: Storage,
+    config: Arc<Config>,
+}
+
+/// The names and certificates of a local CA.
+#[derive(Clone, Debug)]
+pub struct AuthorityCertificates {
+    /// Its ID.
+    pub id: String,
+    /// The name people see.
+    pub name: String,
+    /// The common name of the root.
+    pub root_common_name: String,
+    /// The common name of the intermediate; empty if the root signs.
+    pub intermediate_common_name: String,
+    /// The root as PEM.
+    pub root: String,
+    /// The intermediate as PEM; empty if the root signs.
+    pub intermediate: String,
+}
+
+impl AuthorityView {
+    /// The local CAs of `config`, which runs.
+    pub fn new(https: &Https, config: Arc<Config>) -> AuthorityView {
+        AuthorityView {
+            storage: https.storage.clone(),
+            config,
+        }
+    }
+
+    /// A CA that the configuration has, or the one named `local`, which is created if nothing needed it yet; `None` for
+    /// other IDs.
+    ///
+    /// # Errors
+    ///
+    /// Its settings or files are unusable.
+    pub fn find(&self, id: &str) -> Result<Option<AuthorityCertificates>, String> {
+        let pki = self.config.apps.pki.as_ref();
+        let is_configured = pki.is_some_and(|pki| pki.certificate_authorities.contains_key(id));
+        if id != LocalCaOptions::default().id && !is_configured {
+            return Ok(None);
+        }
+        let issuer = InternalIssuer {
+            ca: id.to_owned(),
+            ..InternalIssuer::default()
+        };
+        let options = options(&self.config, &issuer).map_err(|refusal| refusal.to_string())?;
+        let ca = LocalCa::open(self.storage.clone(), options, SystemTime::now())
+            .map_err(|error| error.to_string())?;
+        Ok(Some(AuthorityCertificates {
+            id: id.to_owned(),
+            name: ca.name().to_owned(),
+            root_common_name: ca.root_common_name(),
+            intermediate_common_name: ca.intermediate_common_name(),
+            root: ca.root_pem().to_owned(),
+            intermediate: ca.intermediate_pem().unwrap_or_default(),
+        }))
+    }
+}

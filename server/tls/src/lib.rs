@@ -34,7 +34,7 @@ use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
 pub use acme::resolver;
-pub use authorities::LocalAuthorities;
+pub use authorities::{AuthorityCertificates, AuthorityView, LocalAuthorities};
 pub use auto::expand;
 use handshakes::HandshakeRules;
 use plans::Scheme;

@@ -24,6 +24,7 @@ mod stop;
 mod top;
 mod trust;
 mod untrust;
+mod upstream;
 mod validate;
 mod version;
 
@@ -79,6 +80,8 @@ enum Command {
     /// Redraws each second. `q` quits, `p` pauses, `s` changes the order of the sites, the arrow keys scroll. Without
     /// colors if `NO_COLOR` is set.
     Top(top::Args),
+    /// Show the upstreams of a running server, or drain one, or change its weight.
+    Upstream(upstream::Args),
     /// Check a configuration and report every mistake.
     ///
     /// Opens no port. Exits with 0 if the configuration is valid and with 1 if it has an error.
@@ -143,6 +146,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Reload(args) => args.run(format),
         Command::Status(args) => args.run(format),
         Command::Top(args) => args.run(format),
+        Command::Upstream(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
         Command::Lint(args) => args.run(format),
@@ -193,6 +197,9 @@ mod tests {
             "run -c a -a caddyfile --envfile e --envfile f -e -r -w --pidfile p --pingback :1",
             "start --config a --adapter caddyfile --envfile e --watch --pidfile p",
             "stop --address localhost:1 -c a -a caddyfile",
+            "upstream --address localhost:1 -c a -a caddyfile",
+            "upstream drain a:1 --keep --address localhost:1",
+            "upstream set a:1 --weight 2 --max-requests configured",
             "reload -c a -a caddyfile --address localhost:1 -f",
             "status --address localhost:1 --json",
             "status -c a -a caddyfile --csv",

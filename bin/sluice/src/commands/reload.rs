@@ -48,7 +48,10 @@ impl Args {
         // the server can report which of their lines handles a request.
         let (kind, body) = match &loaded.texts {
             Some(texts) => (WITH_TEXTS, texts.with(&loaded.config).to_string()),
-            None => ("application/json", loaded.config.to_json()),
+            None => (
+                "application/json",
+                loaded.document.text(&loaded.config).to_string(),
+            ),
         };
         Client::new(address).post("/load", kind, body.as_bytes(), force)?;
         Ok(Exit::Done)

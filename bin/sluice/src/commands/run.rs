@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 
+use sluice_admin::document::Document;
 use sluice_admin::read_autosaved;
+use sluice_model::Config;
 use sluice_net::sys::process::leave_terminal;
 
 use crate::commands::environ;
@@ -59,7 +61,7 @@ impl Args {
         let saved = if self.resume { saved()? } else { None };
         let source = Source::of(self.config.as_deref(), self.adapter);
         let origin = match (saved, source) {
-            (Some(config), _) => Origin::Saved(config),
+            (Some((config, document)), _) => Origin::Saved(config, document),
             (None, Some(source)) => Origin::Source(source),
             (None, None) => Origin::Nothing,
         };
@@ -75,7 +77,7 @@ impl Args {
     }
 }
 
-fn saved() -> Result<Option<sluice_model::Config>, Failed> {
+fn saved() -> Result<Option<(Config, Document)>, Failed> {
     let path = folders::autosave();
     read_autosaved(&path)
         .map_err(|error| Failed::new(format!("cannot read {}: {error}", path.display())))

@@ -3,7 +3,7 @@
 
 pub mod binary_upgrade;
 mod connection_limit_log;
-mod counted;
+mod insight;
 mod origin;
 pub mod pidfile;
 mod process_settings;
@@ -18,8 +18,11 @@ use std::sync::mpsc::{Receiver, RecvError, SyncSender, TrySendError, sync_channe
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use sluice_admin::document::Document;
 use sluice_admin::limits::ORDERS_MAX;
-use sluice_admin::{Address, Current, Endpoint, Explain, Order, Orders, write_autosaved};
+use sluice_admin::{
+    Address, ChangeOrder, Current, Denied, Endpoint, LoadOrder, Order, Orders, write_autosaved,
+};
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_net::Conditions;
@@ -27,11 +30,10 @@ use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
 use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::panics;
-use sluice_serve::explain::Question;
+use sluice_pipeline::refusal::Refusal;
 use sluice_serve::process::{Options, Server};
 
 use connection_limit_log::Files;
-use counted::Counted;
 
 use crate::Exit;
 use crate::admin_client::default_address;
@@ -150,6 +152,7 @@ fn serve(
     listening.start()?;
     let Loaded {
         config,
+        document,
         report,
         written,
         files,
@@ -161,7 +164,9 @@ fn serve(
     let read = Read {
         files,
         at: read_at,
+        document,
         written,
+        is_edited: false,
     };
     let server = Server::start(config, &read.files, options).map_err(|refusals| {
         job.origin
@@ -279,8 +284,12 @@ struct Read {
     files: Vec<String>,
     /// When reading them began.
     at: SystemTime,
+    /// What clients of the admin endpoint see of the configuration.
+    document: Document,
     /// The positions of the running configuration's routes in these files.
     written: Option<Arc<Written>>,
+    /// Whether clients of the admin endpoint have changed or replaced it since.
+    is_edited: bool,
 }
 
 impl Process {
@@ -304,8 +313,9 @@ impl Process {
         });
         let current = Current::default();
         // Before the admin endpoint opens.
-        current.replace(server.config(), explain_with(&server, &read));
-        current.set_counts(Arc::new(Counted::new(server.recorder())));
+        let insight = insight::of(&server, &read.files, read.written.as_ref());
+        current.replace(server.config(), read.document.clone(), insight);
+        current.set_counts(insight::counts(&server));
         let mut process = Process {
             server,
             endpoint: None,
@@ -378,8 +388,9 @@ impl Process {
     /// Publishes the running configuration: to the admin endpoint, the log and the saved configuration.
     fn publish(&mut self) {
         let config = self.server.config();
-        let explain = explain_with(&self.server, &self.read);
-        self.current.replace(config.clone(), explain);
+        let insight = insight::of(&self.server, &self.read.files, self.read.written.as_ref());
+        let document = self.read.document.clone();
+        self.current.replace(config.clone(), document, insight);
         if let Some(watched) = &self.watched {
             watched.replace(&self.watched_files(), self.read.at);
         }
@@ -392,9 +403,17 @@ impl Process {
             .texts("listen", self.server.listening().iter().cloned())
             .texts("config", self.read.files.first().cloned())
             .send();
-        if self.origin.is_kept(&config) {
+        self.save(&config);
+        // Code that was only needed to load the configuration need not stay in memory.
+        sluice_net::sys::code::let_go();
+    }
+
+    /// Saves the configuration for `--resume`.
+    fn save(&self, config: &Config) {
+        if self.origin.is_kept(config) {
             let path = folders::autosave();
-            if let Err(error) = write_autosaved(&path, &config) {
+            let text = self.read.document.text(config);
+            if let Err(error) = write_autosaved(&path, &text) {
                 self.log
                     .warn(
                         "config",
@@ -405,8 +424,6 @@ impl Process {
                     .send();
             }
         }
-        // Code that was only needed to load the configuration need not stay in memory.
-        sluice_net::sys::code::let_go();
     }
 
     /// The configuration files; if there is none yet, the default file.
@@ -417,7 +434,7 @@ impl Process {
             | Origin::Source(_)
             | Origin::Nginx(_)
             | Origin::CommandLine(_)
-            | Origin::Saved(_) => self.read.files.clone(),
+            | Origin::Saved(..) => self.read.files.clone(),
         }
     }
 
@@ -446,16 +463,8 @@ impl Process {
                 }
                 Ok(Event::Changed) => self.reload("watch"),
                 Ok(Event::SuccessorEnded(how)) => self.be_last_again(&how),
-                Ok(Event::Order(Order::Load(order))) => {
-                    let read = Read {
-                        written: order.written,
-                        ..self.read.clone()
-                    };
-                    self.readiness.reloading();
-                    let outcome = self.replace(order.config, read, order.forced);
-                    self.log_outcome("admin", &outcome);
-                    order.reply.send(outcome);
-                }
+                Ok(Event::Order(Order::Load(order))) => self.load(*order),
+                Ok(Event::Order(Order::Change(order))) => self.change(*order),
                 Ok(Event::Order(Order::Stop(reply))) => {
                     reply.send(Ok(()));
                     return Stop::Order;
@@ -464,6 +473,40 @@ impl Process {
                 Err(RecvError) => return Stop::Order,
             }
         }
+    }
+
+    /// Loads what a client of the admin endpoint sent.
+    fn load(&mut self, order: LoadOrder) {
+        let read = Read {
+            document: order.document,
+            written: order.written,
+            is_edited: true,
+            ..self.read.clone()
+        };
+        self.readiness.reloading();
+        let outcome = self.replace(order.config, read, order.forced);
+        self.log_outcome("admin", &outcome);
+        order.reply.send(outcome);
+    }
+
+    /// Changes a part of the configuration. Changes are made one after the other, so none is lost.
+    fn change(&mut self, order: ChangeOrder) {
+        let changed = order
+            .change
+            .apply(&self.read.document, &self.server.config());
+        let outcome = changed.and_then(|(config, document)| {
+            let read = Read {
+                document,
+                written: None,
+                is_edited: true,
+                ..self.read.clone()
+            };
+            self.readiness.reloading();
+            let outcome = self.replace(config, read, order.forced);
+            self.log_outcome("admin", &outcome);
+            outcome
+        });
+        order.reply.send(outcome);
     }
 
     fn on_signal(&mut self, signal: Signal, wish: Wish) -> Option<Stop> {
@@ -577,34 +620,53 @@ impl Process {
                 let read = Read {
                     files: loaded.files,
                     at: loaded.read_at,
+                    document: loaded.document,
                     written: loaded.written,
+                    is_edited: false,
                 };
-                self.replace(loaded.config, read, true)
+                let was_edited = self.read.is_edited;
+                let outcome = self.replace(loaded.config, read, true);
+                if was_edited && outcome.is_ok() {
+                    self.log
+                        .warn(
+                            "config",
+                            "changes made through the admin endpoint are discarded",
+                        )
+                        .text("trigger", trigger)
+                        .send();
+                }
+                outcome
             }
-            Err(failed) => Err(failed.text().to_owned()),
+            Err(failed) => Err(Denied::bad(failed.text())),
         };
         self.log_outcome(trigger, &outcome);
     }
 
-    /// Logs the outcome of a reload.
-    fn log_outcome(&self, trigger: &str, outcome: &Result<(), String>) {
-        self.readiness.ready();
+    /// Shows the outcome of a reload in the status and in the metrics.
+    fn note_outcome(&self, trigger: &str, outcome: &Result<(), Denied>) {
         let noted = match outcome {
             Ok(()) => Ok(()),
-            Err(why) => Err(why.as_str()),
+            Err(denied) => Err(denied.why.as_str()),
         };
         let recorder = self.server.recorder();
         recorder.sources().note_reload(trigger, noted);
         if noted.is_err() {
+            // The server itself knows nothing of a file that could not be read.
             recorder.hub().note_load(false);
         }
+    }
+
+    /// Logs the outcome of a reload.
+    fn log_outcome(&self, trigger: &str, outcome: &Result<(), Denied>) {
+        self.readiness.ready();
+        self.note_outcome(trigger, outcome);
         match outcome {
             Ok(()) => self
                 .log
                 .info("config", "configuration loaded")
                 .text("trigger", trigger)
                 .send(),
-            Err(why) => self
+            Err(denied) => self
                 .log
                 .entry(
                     Severity::Emergency,
@@ -612,19 +674,20 @@ impl Process {
                     "configuration rejected; the old one stays in use",
                 )
                 .text("trigger", trigger)
-                .text("error", why)
+                .text("error", &denied.why)
                 .send(),
         }
     }
 
-    fn replace(&mut self, config: Config, read: Read, forced: bool) -> Result<(), String> {
+    fn replace(&mut self, config: Config, read: Read, forced: bool) -> Result<(), Denied> {
         let before = self.server.config();
         if !forced && *before == config {
+            self.rename(read);
             return Ok(());
         }
-        self.open_endpoint(&config)?;
+        self.open_endpoint(&config).map_err(Denied::bad)?;
         if let Err(refusals) = self.server.replace(config, &read.files) {
-            let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+            let denied = refused(&refusals);
             // Return to the old address, which worked until now.
             if let Err(error) = self.open_endpoint(&before) {
                 self.log
@@ -632,11 +695,25 @@ impl Process {
                     .text("error", error)
                     .send();
             }
-            return Err(why.join("\n"));
+            return Err(denied);
         }
         self.read = read;
         self.publish();
         Ok(())
+    }
+
+    /// The configuration stays as it is, but its document may name objects otherwise.
+    fn rename(&mut self, read: Read) {
+        if self.read.document == read.document {
+            return;
+        }
+        self.read.document = read.document;
+        self.read.is_edited |= read.is_edited;
+        let config = self.server.config();
+        let insight = insight::of(&self.server, &self.read.files, self.read.written.as_ref());
+        self.current
+            .replace(config.clone(), self.read.document.clone(), insight);
+        self.save(&config);
     }
 
     /// The grace period for running requests.
@@ -695,13 +772,21 @@ impl Process {
     }
 }
 
-/// Explains requests with the running configuration.
-fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
-    let explainer = server.explainer(&read.files, read.written.clone());
-    Arc::new(move |question: &[u8]| {
-        let question: Question =
-            serde_json::from_slice(question).map_err(|error| error.to_string())?;
-        let explanation = explainer.explain(&question).map_err(|e| e.to_string())?;
-        serde_json::to_value(&explanation).map_err(|error| error.to_string())
-    })
+/// The refusals of a configuration, for the client who sent it.
+fn refused(refusals: &[Refusal]) -> Denied {
+    let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    let objects = refusals.iter().map(|refusal| {
+        serde_json::json!({
+            "severity": "error",
+            "slug": "refused",
+            "title": refusal.message,
+            "at": refusal.place,
+            "help": refusal.help,
+            "detail": refusal.detail,
+        })
+    });
+    Denied {
+        diagnostics: objects.collect(),
+        ..Denied::bad(why.join("\n"))
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use sluice_admin::document::Document;
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_pipeline::refusal::Refusal;
@@ -22,7 +23,7 @@ pub enum Origin {
     /// An nginx command line.
     Nginx(Invocation),
     /// The saved configuration (`--resume`).
-    Saved(Config),
+    Saved(Config, Document),
     /// None: the welcome page, until a Caddyfile appears.
     Nothing,
 }
@@ -33,14 +34,8 @@ impl Origin {
         match self {
             Origin::Source(source) => source.load(format),
             Origin::Nginx(invocation) => invocation.load(format),
-            Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
-                config: config.clone(),
-                report: Default::default(),
-                written: None,
-                files: Vec::new(),
-                read_at: SystemTime::now(),
-                texts: None,
-            }),
+            Origin::CommandLine(config) => Ok(made(config, Document::Derived)),
+            Origin::Saved(config, document) => Ok(made(config, document.clone())),
             Origin::Nothing => match Source::of(None, None) {
                 Some(source) => source.load(format),
                 None => welcome::load(),
@@ -57,7 +52,7 @@ impl Origin {
             Origin::CommandLine(_) => {
                 Err(Failed::new("the configuration comes from the command line"))
             }
-            Origin::Saved(_) => Err(Failed::new(
+            Origin::Saved(..) => Err(Failed::new(
                 "the configuration is the one saved for --resume",
             )),
             Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
@@ -86,7 +81,7 @@ impl Origin {
             | Origin::Source(_)
             | Origin::Nginx(_)
             | Origin::CommandLine(_)
-            | Origin::Saved(_) => failed,
+            | Origin::Saved(..) => failed,
         }
     }
 
@@ -103,8 +98,21 @@ impl Origin {
             Origin::CommandLine(_) | Origin::Nginx(_) => true,
             // The welcome page is not worth saving.
             Origin::Nothing => welcome::is_welcome(config),
-            Origin::Source(_) | Origin::Saved(_) => false,
+            Origin::Source(_) | Origin::Saved(..) => false,
         };
         wanted && !made
+    }
+}
+
+/// A configuration that was read from no file.
+fn made(config: &Config, document: Document) -> Loaded {
+    Loaded {
+        config: config.clone(),
+        document,
+        report: Default::default(),
+        written: None,
+        files: Vec::new(),
+        read_at: SystemTime::now(),
+        texts: None,
     }
 }

@@ -102,6 +102,11 @@ pub fn modifier_and_word(directive: &Directive) -> Option<(&str, &str)> {
     })
 }
 
+/// Whether a directive sends requests to an upstream.
+fn is_pass(content: &Directive) -> bool {
+    content.name().ends_with("_pass")
+}
+
 impl Lowering<'_> {
     pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
         let usual = Root {
@@ -477,9 +482,7 @@ impl Lowering<'_> {
         filters.extend(headers::trailers(self, level, facts));
         let ranges_at = filters.len();
         filters.extend(gzip::lower(self, level));
-        let is_passed = here
-            .content
-            .is_some_and(|line| line.name().ends_with("_pass"));
+        let is_passed = here.content.is_some_and(is_pass);
         filters.extend(ssi::lower(self, level, facts));
         filters.extend(charset::lower(self, level, facts, is_passed));
         filters.extend(sub::lower(self, level, facts));

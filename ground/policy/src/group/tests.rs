@@ -480,3 +480,60 @@ fn a_server_that_is_back_gets_its_share_little_by_little() {
         assert!((499..=501).contains(&shares(221)), "{method:?}");
     }
 }
+
+/// Servers of which the first drains and the second has another weight.
+struct Directed {
+    drains_first: bool,
+    weight_of_second: Option<u32>,
+}
+
+impl Servers for Directed {
+    fn was_tried(&self, _index: usize) -> bool {
+        false
+    }
+    fn in_flight(&self, _index: usize) -> u32 {
+        1
+    }
+    fn is_draining(&self, index: usize) -> bool {
+        self.drains_first && index == 0
+    }
+    fn weight(&self, index: usize) -> Option<u32> {
+        self.weight_of_second.filter(|_| index == 1)
+    }
+}
+
+#[test]
+fn directions_come_before_the_configuration() {
+    for method in [Method::RoundRobin, Method::LeastConn] {
+        let group = group(method, &[2, 1, 1]);
+        let shares = |servers: &Directed| {
+            let mut shares = [0; 3];
+            for seed in 0..120 {
+                shares[group.choose(servers, b"", seed, at(100)).unwrap()] += 1;
+            }
+            shares
+        };
+        let draining = Directed {
+            drains_first: true,
+            weight_of_second: None,
+        };
+        assert_eq!(shares(&draining)[0], 0, "{method:?}");
+        // A request that is bound to it still goes there.
+        assert!(group.take(0, &draining, at(100)));
+        let heavy = Directed {
+            drains_first: true,
+            weight_of_second: Some(3),
+        };
+        let [_, second, third] = shares(&heavy);
+        if method == Method::RoundRobin {
+            assert_eq!((second, third), (90, 30));
+        } else {
+            assert!(second > third, "{second} {third}");
+        }
+        let as_configured = Directed {
+            drains_first: false,
+            weight_of_second: None,
+        };
+        assert!(shares(&as_configured)[0] > 0);
+    }
+}

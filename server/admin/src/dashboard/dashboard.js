@@ -224,7 +224,8 @@ const TABLES = [
     bad: (rows) => rows.filter((row) => !row.healthy).length,
     columns: [
       text("Upstream", (row) => row.address, { class: "name" }),
-      text("State", (row) => (row.healthy ? "up" : "down"), { mark: (v) => (v === "up" ? "good" : "bad") }),
+      text("State", (row) => (row.draining ? "draining" : row.healthy ? "up" : "down"),
+        { mark: (v) => (v === "up" ? "good" : v === "down" ? "bad" : "warn") }),
       text("Why", (row) => row.reasons.join("; "), { class: "wrap" }),
       number("In flight", (row) => row.in_flight, count),
       number("Recent failures", (row) => row.failures, count),

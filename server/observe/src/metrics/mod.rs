@@ -24,7 +24,7 @@ pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
-pub use upstreams::{Standing, upstreams};
+pub use upstreams::{Direction, Standing, direct, upstreams};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
@@ -78,6 +78,9 @@ pub trait Health: std::fmt::Debug + Send + Sync {
     fn check_failure(&self) -> Option<String> {
         None
     }
+
+    /// Carries out what an operator directs for its address.
+    fn direct(&self, direction: &Direction);
 }
 
 impl Default for Hub {

@@ -23,6 +23,21 @@ pub struct Standing {
     pub by_circuit: Option<bool>,
     /// How often its circuit breaker has opened.
     pub trips: u64,
+    /// What was directed for it at run time; without a direction all as configured.
+    pub directed: Direction,
+}
+
+/// What an operator directs for an upstream at run time. `None` leaves a setting as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Whether it gets only requests that are bound to it.
+    pub is_draining: Option<bool>,
+    /// The maximum number of concurrent requests; as configured when 0.
+    pub requests_max: Option<u32>,
+    /// Its weight; as configured when 0.
+    pub weight: Option<u32>,
+    /// Whether the directions for it survive a reload.
+    pub is_kept: Option<bool>,
 }
 
 impl Standing {
@@ -56,6 +71,8 @@ impl Standing {
             (one, other) => one.or(other),
         };
         self.failures += other.failures;
+        // All upstreams of an address have the same directions, except those of a configuration that ends.
+        self.directed = other.directed;
         self.trips += other.trips;
     }
 }
@@ -100,7 +117,20 @@ pub fn upstreams(hub: &Hub) -> Value {
             "address": address,
             "fails": standing.failures,
             "healthy": standing.is_healthy(),
+            "state": match standing.directed.is_draining {
+                Some(true) => "draining",
+                Some(false) | None => "ready",
+            },
         });
+        let directed = [
+            ("max_requests", standing.directed.requests_max),
+            ("weight", standing.directed.weight),
+        ];
+        for (name, directed) in directed {
+            if let Some(directed) = directed.filter(|directed| *directed > 0) {
+                value[name] = json!(directed);
+            }
+        }
         if let Some(requests) = standing.requests {
             value["num_requests"] = json!(requests);
         }
@@ -115,6 +145,14 @@ pub fn upstreams(hub: &Hub) -> Value {
         value
     };
     found(hub).into_iter().map(shown).collect()
+}
+
+/// Directs all upstreams with an address; `false` if there are none.
+pub fn direct(hub: &Hub, address: &str, direction: &Direction) -> bool {
+    let known = lock(&hub.upstreams);
+    let found = known.iter().filter(|(known, _)| known == address);
+    let found = found.filter_map(|(_, health)| health.upgrade());
+    found.inspect(|health| health.direct(direction)).count() > 0
 }
 
 /// Writes the metrics.
@@ -215,6 +253,8 @@ mod tests {
         fn standing(&self) -> Standing {
             *self
         }
+
+        fn direct(&self, _direction: &Direction) {}
     }
 
     fn add(hub: &Hub, address: &str, standing: Standing) -> Arc<dyn Health> {
@@ -231,7 +271,7 @@ mod tests {
         let shown = upstreams(&hub);
         assert_eq!(
             shown,
-            json!([{ "address": "a:1", "fails": 0, "healthy": true }])
+            json!([{ "address": "a:1", "fails": 0, "healthy": true, "state": "ready" }])
         );
     }
 
@@ -259,13 +299,13 @@ mod tests {
             },
         );
         let both = json!([{
-            "address": "a:1", "num_requests": 5, "fails": 1, "healthy": false,
+            "address": "a:1", "num_requests": 5, "fails": 1, "healthy": false, "state": "ready",
             "healthy_by": { "checks": true, "circuit": false }, "circuit_trips": 4,
         }]);
         assert_eq!(upstreams(&hub), both);
         drop(other);
         let one = json!([{
-            "address": "a:1", "num_requests": 2, "fails": 1, "healthy": true,
+            "address": "a:1", "num_requests": 2, "fails": 1, "healthy": true, "state": "ready",
             "healthy_by": { "checks": true },
         }]);
         assert_eq!(upstreams(&hub), one);

@@ -86,7 +86,11 @@ fn write_upstream(text: &mut String, upstream: &UpstreamRow) {
     let in_flight = upstream
         .in_flight
         .map_or_else(String::new, |n| n.to_string());
-    let status = if upstream.healthy { "UP" } else { "DOWN" };
+    let status = match (upstream.draining, upstream.healthy) {
+        (true, _) => "DRAIN",
+        (false, true) => "UP",
+        (false, false) => "DOWN",
+    };
     let (failures, reasons) = (upstream.failures.to_string(), upstream.reasons.join("; "));
     let mut values = [""; COLUMNS.len()];
     let given = [

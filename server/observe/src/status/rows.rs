@@ -127,6 +127,7 @@ fn upstream((address, standing, reason): (String, Standing, Option<String>)) -> 
     UpstreamRow {
         address,
         healthy: standing.is_healthy(),
+        draining: standing.directed.is_draining == Some(true),
         reasons,
         in_flight: standing.requests.map(|requests| requests as u64),
         failures: standing.failures,

@@ -284,8 +284,10 @@ pub struct Site {
 pub struct UpstreamRow {
     /// Its address.
     pub address: String,
-    /// Whether it gets requests.
+    /// Whether no health check, failures or circuit breaker keep requests away from it.
     pub healthy: bool,
+    /// Whether an operator drains it: it gets no new requests.
+    pub draining: bool,
     /// Why it gets none.
     pub reasons: Vec<String>,
     /// Requests in flight, if a policy or a limit counts them.

@@ -230,6 +230,7 @@ fn maker(
             Some(group) if group.group().is_counted() => Counted::Yes,
             Some(_) | None => select::counted(config, &passive, facts)?,
         },
+        directions: builder.shared.get::<Shared>().directions(),
         hub: builder.recorder.map(|recorder| recorder.hub().clone()),
         passive,
         breaking: config

@@ -15,6 +15,7 @@ use super::addresses::Way;
 use super::addresses::{address_of, tcp};
 use super::breaking::Breaking;
 use super::by_request::Endpoints;
+use super::directions::Directions;
 use super::group::Member;
 use super::transport::Transport;
 use super::upstream::Counted;
@@ -33,6 +34,8 @@ pub struct Maker {
     pub(super) checks: Option<Arc<Checks>>,
     /// Whether requests in flight are counted.
     pub(super) counted: Counted,
+    /// What operators direct for addresses.
+    pub(super) directions: Arc<Directions>,
     /// Where the state of upstreams is published, except those that requests select.
     pub(super) hub: Option<Arc<Hub>>,
 }
@@ -48,12 +51,12 @@ impl Maker {
         let (address, authority, port) = address_of(&config.dial)?;
         let endpoint = Endpoint::new(address, self.transport.options(port));
         Ok(Upstream {
-            role: match (config.drain, config.backup) {
+            configured_role: match (config.drain, config.backup) {
                 (true, _) => Role::Draining,
                 (false, true) => Role::Backup,
                 (false, false) => Role::Usual,
             },
-            requests_max: usize::try_from(config.max_requests)
+            configured_max: usize::try_from(config.max_requests)
                 .ok()
                 .filter(|max| *max > 0),
             ..self.upstream(config.dial.clone(), authority, endpoint)
@@ -81,7 +84,6 @@ impl Maker {
     fn upstream(&self, address: String, authority: String, endpoint: Endpoint) -> Upstream {
         Upstream {
             cookie: self.cookie(&address),
-            address,
             authority,
             switching: endpoint
                 .options()
@@ -94,15 +96,17 @@ impl Maker {
                 .by_request()
                 .map(|settings| Box::new(Endpoints::new(settings))),
             load: Arc::new(Load::default()),
-            requests_max: None,
+            configured_max: None,
             proxy_header: self.transport.proxy_header(),
             health: PassiveHealth::new(&self.passive),
             breaker: self.breaking.as_ref().map(Breaking::breaker),
             checked: Arc::default(),
             is_checked: self.checks.is_some(),
             counted: self.counted,
-            role: Role::Usual,
+            configured_role: Role::Usual,
+            directed: self.directions.of(&address),
             member: None,
+            address,
         }
     }
 

@@ -12,6 +12,7 @@ mod checked;
 mod coalescing;
 pub mod dialect;
 mod dialling;
+mod directions;
 pub mod dynamic;
 mod fastcgi;
 pub mod group;

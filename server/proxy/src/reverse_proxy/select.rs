@@ -20,6 +20,7 @@ use sluice_route::{query, values as route_values};
 
 use super::Facts;
 use super::breaking::Breaking;
+use super::directions::Directions;
 use super::group::{Beginning, Choosing, Timing};
 use super::making::Maker;
 use super::tried::{Tried, place};
@@ -39,8 +40,10 @@ pub struct Selection {
     breaking: Option<Breaking>,
     cookie: Option<Cookie>,
     load: Counted,
-    /// Whether upstreams can be unavailable at all.
+    /// Whether upstreams can be unavailable at all, as configured.
     checks: Checks,
+    /// What operators direct for upstreams.
+    directions: Arc<Directions>,
     /// How long an upstream that became available again gets a reduced share.
     slow_start: Duration,
     /// The nginx upstream group, which makes the selection instead.
@@ -73,7 +76,7 @@ impl Selection {
         let passive = maker.passive.clone();
         let has_roles = upstreams
             .iter()
-            .any(|upstream| upstream.role != Role::Usual);
+            .any(|upstream| upstream.configured_role != Role::Usual);
         let is_watched = passive.is_on() || checks.is_some_and(|c| c.active.is_some());
         let is_limited = is_limited(config, &passive);
         let is_checked = is_limited || is_watched || has_roles || maker.breaking.is_some();
@@ -81,6 +84,7 @@ impl Selection {
             policy: policy(chosen, bound(config)?)?,
             turn: Turn::new(),
             cookie: cookie(chosen),
+            directions: maker.directions.clone(),
             load: maker.counted,
             checks: if is_checked {
                 Checks::Some
@@ -142,7 +146,7 @@ impl Selection {
             let index = group.choose(upstreams, exchange, &was_tried)?;
             return Some(upstreams[index].borrow());
         }
-        if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
+        if let ([one], Checks::None, None) = (upstreams, self.checks(), &self.cookie) {
             return Some(one.borrow());
         }
         let choice = self.decide(upstreams, exchange, tried, &self.turn)?;
@@ -212,7 +216,7 @@ impl Selection {
             return member.is_healthy(now);
         }
         let ejected = self.ejected(upstreams, now);
-        self.checks == Checks::None || self.is_able(upstream, ejected, now)
+        self.checks() == Checks::None || self.is_able(upstream, ejected, now)
     }
 
     /// Whether an untried upstream is available.
@@ -225,9 +229,9 @@ impl Selection {
         let now = exchange.worker.clock.coarse();
         let ejected = self.ejected(upstreams, now);
         let is_left = |upstream: &Upstream| {
-            upstream.role != Role::Draining
+            upstream.role() != Role::Draining
                 && !tried.upstreams.contains(&place(upstream))
-                && (self.checks == Checks::None || self.is_able(upstream, ejected, now))
+                && (self.checks() == Checks::None || self.is_able(upstream, ejected, now))
         };
         match upstreams.iter().any(|upstream| is_left(upstream.borrow())) {
             true => Others::Left,
@@ -253,7 +257,7 @@ impl Selection {
             .as_ref()
             .and_then(|cookie| cookie.named(upstreams, exchange));
         if let Some((index, leaving)) = named.map(|named| (named, upstreams[named].borrow()))
-            && leaving.role == Role::Draining
+            && leaving.role() == Role::Draining
             && self.is_able(leaving, ejected, now)
             && !tried.upstreams.contains(&place(leaving))
         {
@@ -279,7 +283,7 @@ impl Selection {
             };
             self.policy.choose(&view, hint, turn, seed)
         };
-        match self.checks {
+        match self.checks() {
             Checks::None => look(Stage::First).or_else(|| look(Stage::Again)),
             Checks::Some => STAGES.iter().find_map(|stage| look(*stage)),
         }
@@ -306,13 +310,21 @@ impl Selection {
                 .breaker
                 .as_ref()
                 .is_none_or(|breaker| breaker.allows(now))
-            && upstream.requests_max.is_none_or(|max| in_flight < max)
+            && upstream.requests_max().is_none_or(|max| in_flight < max)
             && !self.passive.is_full(narrow(in_flight))
+    }
+
+    /// Whether upstreams can be unavailable at all.
+    fn checks(&self) -> Checks {
+        match self.directions.are_given() {
+            true => Checks::Some,
+            false => self.checks,
+        }
     }
 
     /// Whether requests in flight are to be counted.
     pub fn counts(&self) -> bool {
-        self.load == Counted::Yes
+        self.load == Counted::Yes || self.directions.are_given()
     }
 
     /// The exact time, if response times are needed.
@@ -443,10 +455,10 @@ impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
         if self.stage.passes_over_tried() && self.tried.contains(&place(upstream)) {
             return false;
         }
-        if self.selection.checks == Checks::None {
+        if self.selection.checks() == Checks::None {
             return true;
         }
-        upstream.role == self.stage.role()
+        upstream.role() == self.stage.role()
             && self.selection.is_able(upstream, self.ejected, self.now)
             && (self.stage != Stage::First || self.takes_part(index, upstream))
     }
@@ -457,6 +469,10 @@ impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
 
     fn address(&self, index: usize) -> &str {
         &self.upstreams[index].borrow().address
+    }
+
+    fn weight(&self, index: usize) -> Option<u32> {
+        self.upstreams[index].borrow().directed.weight()
     }
 }
 

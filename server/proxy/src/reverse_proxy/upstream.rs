@@ -15,8 +15,9 @@ use sluice_upstream::{Endpoint, KeepAlive, Wanted};
 
 use super::by_request::Endpoints;
 pub use super::checked::Checked;
+use super::directions::Directed;
 use super::group::peers::Member;
-use sluice_observe::metrics::{Health, Standing};
+use sluice_observe::metrics::{Direction, Health, Standing};
 use sluice_pipeline::context::Exchange;
 
 /// Whether requests in flight are counted.
@@ -44,8 +45,8 @@ pub struct Upstream {
     pub by_request: Option<Box<Endpoints>>,
     /// Requests in flight, if they are counted.
     pub load: Arc<Load>,
-    /// Maximum number of concurrent requests.
-    pub requests_max: Option<usize>,
+    /// Maximum number of concurrent requests, as configured.
+    pub(super) configured_max: Option<usize>,
     /// The PROXY protocol header to send.
     pub proxy_header: ProxyHeader,
     /// The failures so far.
@@ -58,8 +59,10 @@ pub struct Upstream {
     pub is_checked: bool,
     /// Whether requests in flight are counted.
     pub counted: Counted,
-    /// The role in load balancing.
-    pub role: Role,
+    /// The role in load balancing, as configured.
+    pub(super) configured_role: Role,
+    /// What operators have directed for the address.
+    pub directed: Arc<Directed>,
     /// The membership in an nginx upstream group, which counts failures in this case.
     pub member: Option<Member>,
 }
@@ -83,11 +86,21 @@ impl Health for Upstream {
             },
             by_circuit: self.breaker.as_ref().map(Breaker::is_closed),
             trips: self.breaker.as_ref().map_or(0, Breaker::trips),
+            directed: Direction {
+                is_draining: Some(self.directed.is_draining()),
+                requests_max: self.directed.requests_max(),
+                weight: self.directed.weight(),
+                is_kept: None,
+            },
         }
     }
 
     fn check_failure(&self) -> Option<String> {
         self.checked.failure()
+    }
+
+    fn direct(&self, direction: &Direction) {
+        self.directed.direct(direction);
     }
 }
 
@@ -115,6 +128,20 @@ pub enum ProxyHeader {
 }
 
 impl Upstream {
+    /// The role in load balancing, as configured or directed.
+    pub fn role(&self) -> Role {
+        match self.directed.is_draining() {
+            true => Role::Draining,
+            false => self.configured_role,
+        }
+    }
+
+    /// The maximum number of concurrent requests, as configured or directed.
+    pub fn requests_max(&self) -> Option<usize> {
+        let directed = self.directed.requests_max();
+        directed.map_or(self.configured_max, |max| Some(max as usize))
+    }
+
     /// The number of recent failures at `now`.
     pub fn fails(&self, now: Moment) -> u32 {
         match &self.member {

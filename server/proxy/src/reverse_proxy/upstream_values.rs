@@ -31,7 +31,7 @@ pub fn ask(exchange: &mut Exchange, upstream: &Upstream) {
         facts.asked = now;
         facts.latency = None;
         facts.requests = upstream.load.in_flight();
-        facts.requests_max = upstream.requests_max.unwrap_or(0);
+        facts.requests_max = upstream.requests_max().unwrap_or(0);
         facts.fails = fails;
         let is_first = facts
             .tries

@@ -211,7 +211,11 @@ pub fn page(snapshot: &Snapshot, address: &str) -> String {
         line("UPSTREAM                         STATE  REASON".to_owned());
     }
     for upstream in &snapshot.upstreams.rows {
-        let state = if upstream.healthy { "up" } else { "down" };
+        let state = match (upstream.draining, upstream.healthy) {
+            (true, _) => "drain",
+            (false, true) => "up",
+            (false, false) => "down",
+        };
         let why = clean(&upstream.reasons.join("; "));
         let words = format!("{} {state:<6} {why}", fit(&upstream.address, 32));
         line(words.trim_end().to_owned());

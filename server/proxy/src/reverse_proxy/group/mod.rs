@@ -21,6 +21,7 @@ use sluice_net::worker::Worker;
 use sluice_policy::group::{Method, Servers as Seen, Timed, Waiting, address_key};
 use sluice_route::Template;
 
+use super::directions::Directions;
 use super::sticky::Sticky;
 use super::upstream::Upstream;
 use crate::limits::QUEUE_TIMEOUT;
@@ -64,6 +65,8 @@ struct Known {
     checks: Vec<Arc<dyn Checking>>,
     /// Servers of the previous configuration that are up, by group and address.
     up_before: Arc<Up>,
+    /// What operators direct for upstreams.
+    directions: Arc<Directions>,
 }
 
 impl Shared {
@@ -98,9 +101,15 @@ impl Shared {
                 true => Arc::default(),
                 false => Arc::new(up.collect()),
             },
+            directions: Arc::new(Directions::after(&before.directions)),
             ..Known::default()
         };
         Shared(Arc::new(Mutex::new(known)))
+    }
+
+    /// What operators direct for upstreams.
+    pub(super) fn directions(&self) -> Arc<Directions> {
+        self.known().directions.clone()
     }
 
     /// Adds health checks of a group.
@@ -456,6 +465,13 @@ fn peers_of<U: Borrow<Upstream>>(upstreams: &[U]) -> Option<&Peers> {
     first.member.as_ref().map(|member| &*member.peers)
 }
 
+/// Whether an upstream has as many requests as an operator lets it have. The group itself looks after its configured
+/// maximum.
+fn is_full(upstream: &Upstream) -> bool {
+    let directed = upstream.directed.requests_max();
+    directed.is_some_and(|max| upstream.load.in_flight() >= max as usize)
+}
+
 struct View<'a, U> {
     upstreams: &'a [U],
     was_tried: &'a dyn Fn(&Upstream) -> bool,
@@ -466,8 +482,20 @@ impl<U: Borrow<Upstream>> Seen for View<'_, U> {
         // A server that health checks found to be down is not available to any request.
         self.upstreams.get(index).is_none_or(|upstream| {
             let upstream: &Upstream = upstream.borrow();
-            upstream.checked.is_down() || (self.was_tried)(upstream)
+            upstream.checked.is_down() || is_full(upstream) || (self.was_tried)(upstream)
         })
+    }
+
+    fn is_draining(&self, index: usize) -> bool {
+        self.upstreams.get(index).is_some_and(|upstream| {
+            let upstream: &Upstream = upstream.borrow();
+            upstream.directed.is_draining()
+        })
+    }
+
+    fn weight(&self, index: usize) -> Option<u32> {
+        let upstream: &Upstream = self.upstreams.get(index)?.borrow();
+        upstream.directed.weight()
     }
 
     fn in_flight(&self, index: usize) -> u32 {

@@ -1,0 +1,193 @@
+//! `sluice upstream`: shows the upstreams of a running server, and directs one of them.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::Exit;
+use crate::admin_client::{Client, address};
+use crate::load::{Adapter, Source};
+use crate::messages::{Failed, MessageFormat};
+
+/// Flags of the command.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
+    #[arg(long, global = true)]
+    address: Option<String>,
+    /// Configuration file to read the admin address from.
+    #[arg(short, long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        global = true,
+        hide_possible_values = true
+    )]
+    adapter: Option<Adapter>,
+}
+
+/// What happens to an upstream.
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    /// List the upstreams (the default).
+    List,
+    /// Send an upstream no new requests, except those that a cookie binds to it.
+    Drain(Target),
+    /// Send an upstream requests again.
+    Ready(Target),
+    /// Change the weight or the maximum number of requests of an upstream.
+    Set {
+        #[command(flatten)]
+        target: Target,
+        /// Its weight; `configured` for that of the configuration.
+        #[arg(long, value_name = "N", value_parser = number)]
+        weight: Option<Number>,
+        /// The maximum number of requests at a time; `configured` for that of the configuration.
+        #[arg(long, value_name = "N", value_parser = number)]
+        max_requests: Option<Number>,
+    },
+}
+
+#[derive(clap::Args, Debug)]
+struct Target {
+    /// Address of the upstream, as the list shows it.
+    upstream: String,
+    /// Keep it across reloads of the configuration.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// A number, or the configured one.
+#[derive(Clone, Copy, Debug)]
+struct Number(Option<u32>);
+
+fn number(text: &str) -> Result<Number, String> {
+    match text {
+        "configured" => Ok(Number(None)),
+        text => match text.parse() {
+            Ok(0) | Err(_) => Err("use a number from 1, or `configured`".to_owned()),
+            Ok(number) => Ok(Number(Some(number))),
+        },
+    }
+}
+
+impl Args {
+    /// Prints the upstreams, or the one that was directed.
+    pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
+        let config = match &self.config {
+            Some(path) => Some(
+                Source::required(Some(path), self.adapter)?
+                    .load(format)?
+                    .config,
+            ),
+            None => None,
+        };
+        let client = Client::new(address(self.address.as_deref(), config.as_ref())?);
+        let shown = match self.action.unwrap_or(Action::List) {
+            Action::List => client.get(PATH, "application/json")?,
+            Action::Drain(target) => direct(&client, &target, json!({ "state": "draining" }))?,
+            Action::Ready(target) => direct(&client, &target, json!({ "state": "ready" }))?,
+            Action::Set {
+                target,
+                weight,
+                max_requests,
+            } => {
+                let mut direction = json!({});
+                for (name, number) in [("weight", weight), ("max_requests", max_requests)] {
+                    if let Some(Number(number)) = number {
+                        direction[name] = json!(number);
+                    }
+                }
+                if direction == json!({}) {
+                    return Err(
+                        Failed::new("nothing to set").help("give `--weight` or `--max-requests`")
+                    );
+                }
+                direct(&client, &target, direction)?
+            }
+        };
+        let shown: Value = serde_json::from_slice(&shown)
+            .map_err(|error| Failed::new(format!("the server sent no JSON: {error}")))?;
+        print(&shown);
+        Ok(Exit::Done)
+    }
+}
+
+const PATH: &str = "/reverse_proxy/upstreams";
+
+fn direct(client: &Client, target: &Target, mut direction: Value) -> Result<Vec<u8>, Failed> {
+    if target.keep {
+        direction["keep"] = json!(true);
+    }
+    let path = format!("{PATH}/{}", encoded(&target.upstream));
+    client.patch(&path, "application/json", direction.to_string().as_bytes())
+}
+
+/// An address in a path: everything that is not part of a name or number is percent-encoded.
+fn encoded(address: &str) -> String {
+    let mut out = String::with_capacity(address.len());
+    for byte in address.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'-' | b'_' => {
+                out.push(char::from(byte));
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// A line for each upstream.
+fn print(upstreams: &Value) {
+    let one = [upstreams.clone()];
+    let list = upstreams.as_array().map_or(&one[..], Vec::as_slice);
+    let rows: Vec<[String; 7]> = list.iter().map(row).collect();
+    let heads = [
+        "ADDRESS", "STATE", "HEALTHY", "REQUESTS", "FAILS", "MAX", "WEIGHT",
+    ];
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: &[String; 7]| {
+        let cells = cells.iter().zip(&widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    say!("{}", line(&heads.map(str::to_owned)));
+    for row in &rows {
+        say!("{}", line(row));
+    }
+}
+
+/// The cells of one upstream. A number that is not counted or not directed is `-`.
+fn row(upstream: &Value) -> [String; 7] {
+    let text = |name: &str| match &upstream[name] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => sluice_diag::shown(text),
+        other => other.to_string(),
+    };
+    let healthy = match upstream["healthy"].as_bool() {
+        Some(true) => "yes".to_owned(),
+        Some(false) => "no".to_owned(),
+        None => "-".to_owned(),
+    };
+    [
+        text("address"),
+        text("state"),
+        healthy,
+        text("num_requests"),
+        text("fails"),
+        text("max_requests"),
+        text("weight"),
+    ]
+}

@@ -1,0 +1,173 @@
+//! What the admin endpoint shows of the running configuration and server: how a request would be handled, local CAs, and
+//! counters.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sluice_admin::{Authority, Counts, Insight};
+use sluice_diag::Written;
+use sluice_observe::metrics;
+use sluice_observe::metrics::Direction;
+use sluice_observe::status::Status;
+use sluice_serve::explain::{Explainer, Question};
+use sluice_serve::process::Server;
+use sluice_tls::AuthorityView;
+
+/// What is known of the configuration that `server` runs, which was read from `files`.
+pub(super) fn of(
+    server: &Server,
+    files: &[String],
+    written: Option<&Arc<Written>>,
+) -> Arc<dyn Insight> {
+    Arc::new(Known {
+        explainer: server.explainer(files, written.cloned()),
+        authorities: server.authorities(),
+    })
+}
+
+struct Known {
+    explainer: Explainer,
+    authorities: AuthorityView,
+}
+
+impl Insight for Known {
+    fn explain(&self, question: &[u8]) -> Result<Value, String> {
+        let question: Question =
+            serde_json::from_slice(question).map_err(|error| error.to_string())?;
+        let explanation = self
+            .explainer
+            .explain(&question)
+            .map_err(|e| e.to_string())?;
+        serde_json::to_value(&explanation).map_err(|error| error.to_string())
+    }
+
+    fn authority(&self, id: &str) -> Result<Option<Authority>, String> {
+        let found = self.authorities.find(id)?;
+        Ok(found.map(|found| Authority {
+            id: found.id,
+            name: found.name,
+            common_names: (found.root_common_name, found.intermediate_common_name),
+            certificates: (found.root, found.intermediate),
+        }))
+    }
+}
+
+/// The server's counters.
+pub(super) fn counts(server: &Server) -> Arc<dyn Counts> {
+    let status = Status::new(server.recorder(), env!("CARGO_PKG_VERSION"));
+    Arc::new(Counted(status))
+}
+
+#[derive(Debug)]
+struct Counted(Status);
+
+impl Counts for Counted {
+    fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>) {
+        let format = metrics::Format::accepted(accept);
+        (
+            format.media_type(),
+            metrics::page(self.0.recorder(), format).into_bytes(),
+        )
+    }
+
+    fn upstreams(&self) -> serde_json::Value {
+        metrics::upstreams(self.0.recorder().hub())
+    }
+
+    fn direct_upstream(&self, address: &str, direction: Value) -> Result<Option<Value>, String> {
+        let direction: Directing =
+            serde_json::from_value(direction).map_err(|error| error.to_string())?;
+        let hub = self.0.recorder().hub();
+        if !metrics::direct(hub, address, &direction.read()?) {
+            return Ok(None);
+        }
+        let Value::Array(upstreams) = metrics::upstreams(hub) else {
+            return Ok(None);
+        };
+        let mut upstreams = upstreams.into_iter();
+        Ok(upstreams.find(|upstream| upstream["address"] == *address))
+    }
+
+    fn python_applications(&self) -> serde_json::Value {
+        metrics::python_applications(self.0.recorder().hub())
+    }
+
+    fn count(&self, method: &str, path: &str, status: u16) {
+        self.0.recorder().hub().count_admin(method, path, status);
+    }
+
+    fn sample(&self) {
+        self.0.sample();
+    }
+
+    fn status(&self) -> Vec<u8> {
+        json_line(&self.0.snapshot())
+    }
+
+    fn status_csv(&self) -> Vec<u8> {
+        self.0.snapshot().to_csv().into_bytes()
+    }
+
+    fn history(&self) -> Vec<u8> {
+        json_line(&self.0.history())
+    }
+}
+
+/// What a client directs for an upstream. Members that are absent leave a setting as it is, and `null` makes it what is
+/// configured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Directing {
+    state: Option<State>,
+    #[serde(default, deserialize_with = "given")]
+    max_requests: Option<u32>,
+    #[serde(default, deserialize_with = "given")]
+    weight: Option<u32>,
+    /// Whether the directions survive a reload.
+    keep: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ready,
+    Draining,
+}
+
+/// A member that is there; `null` counts as 0.
+fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let number = Option::<u32>::deserialize(deserializer)?;
+    match number {
+        Some(0) => Err(serde::de::Error::custom(
+            "the number is at least 1; `null` is as configured",
+        )),
+        Some(number) => Ok(Some(number)),
+        None => Ok(Some(0)),
+    }
+}
+
+impl Directing {
+    fn read(self) -> Result<Direction, String> {
+        if self.weight.is_some_and(|weight| weight > WEIGHT_MAX) {
+            return Err(format!("a weight is at most {WEIGHT_MAX}"));
+        }
+        Ok(Direction {
+            is_draining: self.state.map(|state| state == State::Draining),
+            requests_max: self.max_requests,
+            weight: self.weight,
+            is_kept: self.keep,
+        })
+    }
+}
+
+/// The largest weight: sums of many stay far from what a counter holds.
+const WEIGHT_MAX: u32 = 65_535;
+
+/// A document as JSON on one line.
+fn json_line(document: &impl Serialize) -> Vec<u8> {
+    // Neither map keys that are not texts nor failing serializers occur in it.
+    let mut text = serde_json::to_vec(document).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
