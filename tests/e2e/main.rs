@@ -47,6 +47,7 @@ mod proxy_header;
 mod python;
 mod rare_options;
 mod reload;
+mod remote_admin;
 mod request_paths;
 mod responders;
 mod sites;

@@ -96,6 +96,51 @@ pub(crate) fn verifier(
     }))
 }
 
+/// Judges certificates of clients after their handshakes: whether they are, or are signed by, one of a list.
+#[derive(Clone)]
+pub struct ClientJudge {
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl std::fmt::Debug for ClientJudge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientJudge")
+    }
+}
+
+impl ClientJudge {
+    /// Accepts these certificates (DER) and what they have signed.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not a certificate.
+    pub fn new(certificates: Vec<Vec<u8>>) -> Result<ClientJudge, String> {
+        let auth = ClientAuth {
+            mode: Some(ClientAuthMode::RequireAndVerify),
+            authorities: certificates,
+            leafs: Vec::new(),
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = verifier(&auth, provider).map_err(|error| error.0)?;
+        Ok(ClientJudge { verifier })
+    }
+
+    /// Whether it accepts a chain (DER, leaf first) whose owner has proved to have its key.
+    pub fn accepts(&self, chain: &[Vec<u8>]) -> bool {
+        let Some((leaf, intermediates)) = chain.split_first() else {
+            return false;
+        };
+        let leaf = CertificateDer::from(leaf.as_slice());
+        let intermediates: Vec<CertificateDer<'_>> = intermediates
+            .iter()
+            .map(|one| CertificateDer::from(one.as_slice()))
+            .collect();
+        let now = UnixTime::now();
+        let judged = self.verifier.verify_client_cert(&leaf, &intermediates, now);
+        judged.is_ok()
+    }
+}
+
 /// Verifies a client's certificate as far as the mode requires, and always that the client holds its key.
 #[derive(Debug)]
 struct ClientVerifier {

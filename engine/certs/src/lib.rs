@@ -45,7 +45,7 @@ pub use pki_types::{CertificateDer, PrivateKeyDer};
 
 pub use acme::{AcmeIssuer, AcmeOptions};
 pub use challenges::Challenges;
-pub use client_auth::{ClientAuth, ClientAuthMode};
+pub use client_auth::{ClientAuth, ClientAuthMode, ClientJudge};
 pub use encrypted_keys::Passwords;
 pub use failure::{CertsError, Fault, Notice};
 pub use files::{PairFile, WatchedFiles};

@@ -70,9 +70,41 @@ objects! {
         /// What happens to configurations.
         pub config: Option<ConfigSettings>,
         /// Who we are towards remote controllers.
-        pub identity: Option<RawModule>,
+        pub identity: Option<AdminIdentity>,
         /// Control from other machines.
-        pub remote: Option<RawModule>,
+        pub remote: Option<RemoteAdmin>,
+    }
+
+    /// Who we are towards remote controllers.
+    pub struct AdminIdentity {
+        /// The names and IP addresses of the certificate.
+        pub identifiers: Vec<String>,
+        /// Who issues it, tried in order; those of automatic HTTPS when empty.
+        pub issuers: Vec<tls::Issuer>,
+    }
+
+    /// Control from other machines, with certificates on both sides.
+    pub struct RemoteAdmin {
+        /// Its address, `:2021` when empty.
+        pub listen: String,
+        /// Who may do what.
+        pub access_control: Vec<AdminAccess>,
+    }
+
+    /// What the owners of some keys may do.
+    pub struct AdminAccess {
+        /// Certificates (Base64 of DER) with their public keys, or those of CAs that have signed theirs.
+        pub public_keys: Vec<String>,
+        /// What they may do: all when empty; each has to allow a request.
+        pub permissions: Vec<AdminPermissions>,
+    }
+
+    /// Requests that are allowed.
+    pub struct AdminPermissions {
+        /// What their paths begin with; any when empty.
+        pub paths: Vec<String>,
+        /// Their methods; any when empty.
+        pub methods: Vec<String>,
     }
 
     /// What happens to configurations.

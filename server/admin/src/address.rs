@@ -45,6 +45,9 @@ impl Address {
     /// The default address, the same as Caddy's.
     pub const DEFAULT: &'static str = "localhost:2019";
 
+    /// The default address of the remote admin API, the same as Caddy's.
+    pub const REMOTE_DEFAULT: &'static str = ":2021";
+
     /// Permissions of a Unix domain socket if the address does not give any.
     const SOCKET_MODE: u32 = 0o600;
 

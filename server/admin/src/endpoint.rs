@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use sluice_model::Admin;
 use sluice_net::tasks::in_background;
+use sluice_net::tls::Acceptor;
 use sluice_net::{ConnectionLimit, Listen, Protocols, Worker, Workers};
 
 use crate::access::Access;
 use crate::address::Address;
 use crate::limits::{CONNECTIONS_MAX, GRACE};
 use crate::orders::{Current, Orders};
-use crate::service::AdminService;
+use crate::remote::RemoteAccess;
+use crate::service::{AdminService, Gate};
 use crate::stream;
 
 /// The error when the admin API cannot be started.
@@ -34,13 +36,30 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// The HTTP versions that clients on other machines may use.
+const REMOTE_PROTOCOLS: Protocols = Protocols {
+    h1: true,
+    h2: true,
+    h2c: false,
+    h3: false,
+};
+
 /// The running admin API, on a worker of its own.
 pub struct Endpoint {
     address: Address,
-    access: Access,
+    opening: Opening,
     workers: Workers<AdminService>,
     orders: Orders,
     current: Current,
+}
+
+/// Who may use an endpoint, and how its connections are protected.
+#[derive(Clone)]
+enum Opening {
+    /// This machine.
+    Local(Access),
+    /// Others, by their certificates.
+    Remote(RemoteAccess, Arc<dyn Acceptor>),
 }
 
 impl Endpoint {
@@ -51,16 +70,36 @@ impl Endpoint {
         orders: Orders,
         current: Current,
     ) -> Result<Endpoint, StartError> {
+        let access = Access::new(&address, admin);
+        Endpoint::open(address, Opening::Local(access), orders, current)
+    }
+
+    /// Like [`Endpoint::start`], for clients on other machines.
+    pub fn start_remote(
+        address: Address,
+        access: RemoteAccess,
+        acceptor: Arc<dyn Acceptor>,
+        orders: Orders,
+        current: Current,
+    ) -> Result<Endpoint, StartError> {
+        Endpoint::open(address, Opening::Remote(access, acceptor), orders, current)
+    }
+
+    fn open(
+        address: Address,
+        opening: Opening,
+        orders: Orders,
+        current: Current,
+    ) -> Result<Endpoint, StartError> {
         let wrong = |problem: String| StartError {
             address: address.clone(),
             problem,
         };
-        let access = Access::new(&address, admin);
         let limit = ConnectionLimit::new(CONNECTIONS_MAX);
         let workers = Workers::start(1, limit).map_err(|error| wrong(error.to_string()))?;
         let mut endpoint = Endpoint {
             address: address.clone(),
-            access,
+            opening,
             workers,
             orders,
             current,
@@ -89,15 +128,32 @@ impl Endpoint {
     /// Changes the address or the access rules. On error the current ones stay in effect.
     pub fn change(&mut self, address: Address, admin: Option<&Admin>) -> Result<(), StartError> {
         let access = Access::new(&address, admin);
-        if address == self.address && access == self.access {
+        if let Opening::Local(known) = &self.opening
+            && address == self.address
+            && access == *known
+        {
             return Ok(());
         }
+        self.move_to(address, Opening::Local(access))
+    }
+
+    /// Like [`Endpoint::change`], for clients on other machines.
+    pub fn change_remote(
+        &mut self,
+        address: Address,
+        access: RemoteAccess,
+        acceptor: Arc<dyn Acceptor>,
+    ) -> Result<(), StartError> {
+        self.move_to(address, Opening::Remote(access, acceptor))
+    }
+
+    fn move_to(&mut self, address: Address, opening: Opening) -> Result<(), StartError> {
         let old = (
             std::mem::replace(&mut self.address, address.clone()),
-            std::mem::replace(&mut self.access, access),
+            std::mem::replace(&mut self.opening, opening),
         );
         self.listen().map_err(|problem| {
-            (self.address, self.access) = old;
+            (self.address, self.opening) = old;
             StartError { address, problem }
         })
     }
@@ -108,11 +164,15 @@ impl Endpoint {
     }
 
     fn listen(&mut self) -> Result<(), String> {
-        let service = AdminService::new(
-            self.access.clone(),
-            self.orders.clone(),
-            self.current.clone(),
-        );
+        let (gate, tls, protocols) = match &self.opening {
+            Opening::Local(access) => (Gate::Local(access.clone()), None, Protocols::default()),
+            Opening::Remote(access, acceptor) => (
+                Gate::Remote(access.clone()),
+                Some(acceptor.clone()),
+                REMOTE_PROTOCOLS,
+            ),
+        };
+        let service = AdminService::new(gate, self.orders.clone(), self.current.clone());
         let service = Arc::new(service);
         let sockets = self.address.sockets().map_err(|error| error.to_string())?;
         let listens = sockets
@@ -120,10 +180,10 @@ impl Endpoint {
             .map(|addr| Listen {
                 addr,
                 service: service.clone(),
-                tls: None,
+                tls: tls.clone(),
                 wrapper: None,
                 datagrams: None,
-                protocols: Protocols::default(),
+                protocols,
             })
             .collect();
         self.workers

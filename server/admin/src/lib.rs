@@ -13,6 +13,7 @@ mod endpoint;
 pub mod limits;
 mod orders;
 mod pages;
+mod remote;
 mod service;
 mod stream;
 
@@ -26,3 +27,4 @@ pub use orders::{
     Authority, ChangeOrder, Counts, Current, Insight, LoadOrder, Order, Orders, Outcome, Replier,
     Waiter, reply,
 };
+pub use remote::RemoteAccess;

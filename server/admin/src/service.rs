@@ -10,13 +10,24 @@ use sluice_wire::{h1, h2};
 
 use crate::access::Access;
 use crate::api::{Next, Reply, Task, perform};
+use crate::denied::Denied;
 use crate::limits::{BODY_BYTES_MAX, CLIENT_TIMEOUT, EVENTS_TIMEOUT};
 use crate::orders::{Current, Orders};
 use crate::pages::Page;
+use crate::remote::RemoteAccess;
+
+/// What decides who may use the API.
+#[derive(Clone, Debug)]
+pub enum Gate {
+    /// Host and Origin, on an address that others cannot reach.
+    Local(Access),
+    /// The certificate of the client.
+    Remote(RemoteAccess),
+}
 
 /// Serves requests to the admin API.
 pub struct AdminService {
-    access: Access,
+    gate: Gate,
     orders: Orders,
     current: Current,
     settings: Settings,
@@ -26,7 +37,7 @@ pub struct AdminService {
 
 impl AdminService {
     /// Creates a service with these access rules.
-    pub fn new(access: Access, orders: Orders, current: Current) -> Self {
+    pub fn new(gate: Gate, orders: Orders, current: Current) -> Self {
         let settings = Settings {
             h1: h1::Limits::default(),
             h2: h2::Limits::SERVER,
@@ -40,7 +51,7 @@ impl AdminService {
             probes: None,
         };
         AdminService {
-            access,
+            gate,
             orders,
             current,
             subscribers: ClientLimits {
@@ -48,6 +59,19 @@ impl AdminService {
                 ..settings.client.clone()
             },
             settings,
+        }
+    }
+
+    fn check(&self, exchange: &Exchange<()>) -> Result<(), Denied> {
+        match &self.gate {
+            Gate::Local(access) => access
+                .check(&exchange.req)
+                .map_err(|why| Denied::new(Status::FORBIDDEN, why)),
+            Gate::Remote(access) => {
+                let tls = exchange.conn.tls.as_ref();
+                let chain = tls.map_or(&[][..], |tls| &tls.client_certs);
+                access.check(&exchange.req, chain)
+            }
         }
     }
 
@@ -80,10 +104,12 @@ impl Service for AdminService {
     fn reset(&self, _context: &mut ()) {}
 
     fn serve<'a>(&'a self, exchange: &'a mut Exchange<()>) -> Response<'a, Reply> {
-        if let Err(why) = self.access.check(&exchange.req) {
-            return Response::Ready(write(exchange, Reply::error(Status::FORBIDDEN, why)));
+        if let Err(denied) = self.check(exchange) {
+            return Response::Ready(write(exchange, Reply::denied(denied)));
         }
-        if let Some(origin) = self.access.shared_with(&exchange.req) {
+        if let Gate::Local(access) = &self.gate
+            && let Some(origin) = access.shared_with(&exchange.req)
+        {
             let name = b"Access-Control-Allow-Origin";
             let fields = &mut exchange.res.fields;
             fields.push_raw(FieldId::of(name), name, origin);

@@ -59,3 +59,7 @@ pub const ZONES_SHOWN_MAX: usize = 500;
 
 /// Maximum length of the error of a reload that the status shows, in bytes: about 20 diagnostics of one line.
 pub const RELOAD_ERROR_BYTES_MAX: usize = 4096;
+
+/// The least time between two samples of the counters. The local and the remote endpoint of the admin API both take one
+/// each second.
+pub const SAMPLE_PAUSE_MIN: Duration = Duration::from_millis(700);

@@ -8,4 +8,5 @@ mod listen;
 mod listener_wrapper;
 mod modules;
 pub mod process;
+mod retired;
 pub mod site;

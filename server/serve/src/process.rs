@@ -23,6 +23,7 @@ use crate::alt_svc::AltSvc;
 use crate::explain::Explainer;
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
+use crate::retired::Retired;
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
@@ -35,7 +36,7 @@ use sluice_pipeline::settings::{given, settings};
 use sluice_proxy::reverse_proxy::group::Shared;
 use sluice_server_nginx::handshakes::NginxHandshakes;
 use sluice_tls::protocols;
-use sluice_tls::{AuthorityView, Https, LocalAuthorities, Prepared, Purpose};
+use sluice_tls::{AuthorityView, Https, LocalAuthorities, Prepared, Purpose, RemoteAdminTls};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -67,6 +68,8 @@ pub struct Server {
     sites: HashMap<String, Arc<Site>>,
     /// What their proxies share.
     proxies: Shared,
+    /// Servers of earlier configurations.
+    retired: Retired<Site>,
 }
 
 /// Default drain timeout. Caddy waits forever, so one forgotten download would block a shutdown.
@@ -115,6 +118,7 @@ impl Server {
             listening: Vec::new(),
             sites: HashMap::new(),
             proxies: Shared::default(),
+            retired: Retired::new(),
         };
         match server.apply(built, config) {
             Ok(()) => Ok(server),
@@ -211,7 +215,8 @@ impl Server {
             .on_first(Box::new(move |worker| proxies.begin_checks(worker)));
         self.proxies = built.proxies;
         self.config = Arc::new(config);
-        self.sites = built.sites;
+        let before = std::mem::replace(&mut self.sites, built.sites);
+        self.retired.add(before.into_values());
         self.listening = listening;
         Ok(())
     }
@@ -240,6 +245,11 @@ impl Server {
     /// Shows the local CAs of the running configuration.
     pub fn authorities(&self) -> AuthorityView {
         AuthorityView::new(&self.https, self.config.clone())
+    }
+
+    /// What the remote admin API of the running configuration needs of TLS, if there is one.
+    pub fn remote_admin(&self) -> Option<&RemoteAdminTls> {
+        self.https.remote_admin()
     }
 
     /// The listen addresses, including those of automatic redirects.
@@ -538,19 +548,7 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
             "another file system",
             remove,
         ),
-        // The author relies on these: on access only with a certificate, or on another configuration.
-        (
-            admin.is_some_and(|admin| admin.remote.is_some()),
-            "admin.remote",
-            "administration from other machines",
-            "remove it, and reach `admin.listen` through a tunnel such as SSH",
-        ),
-        (
-            admin.is_some_and(|admin| admin.identity.is_some()),
-            "admin.identity",
-            "a certificate for remote administration",
-            "remove it; it serves `admin.remote` only",
-        ),
+        // The author relies on it.
         (
             loads.is_some(),
             "admin.config.load",

@@ -12,6 +12,7 @@ mod loading;
 mod plans;
 mod policies;
 pub mod protocols;
+mod remote_admin;
 mod sources;
 mod standing;
 pub mod trust_pool;
@@ -39,6 +40,7 @@ pub use auto::expand;
 use handshakes::HandshakeRules;
 use plans::Scheme;
 use policies::TicketScheme;
+pub use remote_admin::RemoteAdminTls;
 use sluice_observe::log::{Level, Log};
 use sluice_observe::sources::Certificates;
 use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
@@ -69,6 +71,7 @@ pub struct Https {
     shared_keys: Option<Arc<SharedKeys>>,
     /// The certificates of the running configuration.
     served: Arc<Served>,
+    remote_admin: Option<RemoteAdminTls>,
 }
 
 /// TLS policies by server name and by the HTTP versions enabled on the address.
@@ -86,6 +89,7 @@ pub struct Prepared {
     stapling: Option<Stapling>,
     /// Session ticket keys shared with other instances.
     shared_keys: Option<Arc<SharedKeys>>,
+    remote_admin: Option<RemoteAdminTls>,
 }
 
 impl Https {
@@ -102,7 +106,13 @@ impl Https {
             current: HashMap::new(),
             store: None,
             shared_keys: None,
+            remote_admin: None,
         }
+    }
+
+    /// What the remote admin API needs, if the active configuration has it.
+    pub fn remote_admin(&self) -> Option<&RemoteAdminTls> {
+        self.remote_admin.as_ref()
     }
 
     /// Starts the thread that renews certificates; it ends when this is dropped.
@@ -133,20 +143,7 @@ impl Https {
         refusals: &mut Vec<Refusal>,
     ) -> (Config, Prepared) {
         let loaded = loading::load(config, &self.storage, &self.log, refusals);
-        let names: BTreeSet<String> = loaded
-            .pairs()
-            .flat_map(|pair| &pair.subjects)
-            .map(Subject::to_string)
-            .collect();
-        let mut auto = auto::expand(config, &names);
-        auto.names.extend(auto::client_names(config));
-        let is_later = |name: &str| plans::is_on_demand(&auto.config, name);
-        auto.names = auto
-            .names
-            .iter()
-            .filter(|name| !is_later(name))
-            .cloned()
-            .collect();
+        let auto = expanded(config, loaded.pairs().flat_map(|pair| &pair.subjects));
         let store = CertStore::new(loaded.pairs().cloned());
         let provisions = match plans::schemes(&auto.config, &auto.names) {
             Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
@@ -187,8 +184,14 @@ impl Https {
             rules: self.rules,
         };
         let policies = self.policies(&auto.config, &around, on_demand.as_ref(), refusals);
+        let before = self.remote_admin.as_ref();
+        let remote_admin = remote_admin::build(config.admin.as_ref(), &around, before);
         let prepared = Prepared {
             policies,
+            remote_admin: remote_admin.unwrap_or_else(|refusal| {
+                refusals.push(refusal);
+                None
+            }),
             files: WatchedFiles::new(loaded.files, &store),
             store,
             provisions,
@@ -300,6 +303,7 @@ impl Https {
         self.maintainer.set_stapling(stapling, &prepared.store);
         self.served.set(&prepared.store);
         self.current = prepared.policies;
+        self.remote_admin = prepared.remote_admin;
         self.store = Some(prepared.store);
         self.maintainer.share_tickets(prepared.shared_keys.clone());
         self.shared_keys = prepared.shared_keys;
@@ -412,6 +416,23 @@ impl Prepared {
             .get(&(server.to_owned(), protocols))
             .map(|policies| policies.clone().acceptor())
     }
+}
+
+/// The configuration with automatic HTTPS, and the names whose certificates are managed; those in `loaded` have one.
+fn expanded<'s>(config: &Config, loaded: impl Iterator<Item = &'s Subject>) -> auto::Auto {
+    let loaded: BTreeSet<String> = loaded.map(Subject::to_string).collect();
+    let mut auto = auto::expand(config, &loaded);
+    auto.names.extend(auto::client_names(config));
+    let own = remote_admin::manage(config, &mut auto.config);
+    auto.names.extend(own.iter().cloned());
+    let is_later = |name: &String| plans::is_on_demand(&auto.config, name);
+    auto.names = auto
+        .names
+        .iter()
+        .filter(|name| !is_later(name))
+        .cloned()
+        .collect();
+    auto
 }
 
 /// Obtains and renews certificates for as long as the maintainer exists.

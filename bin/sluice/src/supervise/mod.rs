@@ -8,6 +8,7 @@ mod origin;
 pub mod pidfile;
 mod process_settings;
 mod readiness;
+mod remote_admin;
 mod signals;
 
 use std::os::fd::OwnedFd;
@@ -228,6 +229,7 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     log.finish(LAST_LINES);
     if let Some(admin) = &loaded.config.admin {
         Address::of(Some(admin), &default_address()).map_err(Failed::new)?;
+        remote_admin::address(Some(admin)).map_err(Failed::new)?;
     }
     verdict.map_err(|refusals| Failed::refusals(refusals, loaded.written.as_deref(), format))
 }
@@ -264,6 +266,8 @@ enum Stop {
 struct Process {
     server: Server,
     endpoint: Option<Endpoint>,
+    /// The admin endpoint for other machines.
+    remote: Option<Endpoint>,
     orders: Orders,
     current: Current,
     origin: Origin,
@@ -319,6 +323,7 @@ impl Process {
         let mut process = Process {
             server,
             endpoint: None,
+            remote: None,
             orders,
             current,
             origin,
@@ -356,6 +361,7 @@ impl Process {
     fn open_endpoint(&mut self, config: &Config) -> Result<(), String> {
         let admin = config.admin.as_ref();
         let wanted = Address::of(admin, &default_address()).map_err(|error| error.to_string())?;
+        remote_admin::address(admin)?;
         match (wanted, &mut self.endpoint) {
             (None, None) => {}
             (None, endpoint @ Some(_)) => {
@@ -391,6 +397,7 @@ impl Process {
         let insight = insight::of(&self.server, &self.read.files, self.read.written.as_ref());
         let document = self.read.document.clone();
         self.current.replace(config.clone(), document, insight);
+        self.open_remote();
         if let Some(watched) = &self.watched {
             watched.replace(&self.watched_files(), self.read.at);
         }
@@ -754,11 +761,12 @@ impl Process {
             }
             Stop::Order => entry.text("signal", "").send(),
         }
-        let closing = self
-            .endpoint
-            .map(|endpoint| thread::spawn(|| endpoint.close()));
+        let endpoints = self.endpoint.into_iter().chain(self.remote);
+        let closing: Vec<_> = endpoints
+            .map(|endpoint| thread::spawn(|| endpoint.close()))
+            .collect();
         let cut_off = self.server.drain(grace);
-        if let Some(closing) = closing {
+        for closing in closing {
             // The thread has panicked or finished; either way it is over.
             let _ = closing.join();
         }

@@ -1,4 +1,4 @@
-//! Samples of the counters, taken once per second by one caller, and the status computed from them. A site without
+//! Samples of the counters, taken once per second, and the status computed from them. A site without
 //! requests for a minute has one sample, so that memory follows the sites in use.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,7 +12,7 @@ use crate::site_counts::SiteTotals;
 
 use super::history::{History, HistoryDocument, Point};
 use super::snapshot::{Classes, Process, Site, Sites, Snapshot, Traffic, unix};
-use crate::limits::SITES_SHOWN_MAX;
+use crate::limits::{SAMPLE_PAUSE_MIN, SITES_SHOWN_MAX};
 
 /// Samples that rates are computed from: those of a minute, and the one before.
 const SAMPLES: usize = 61;
@@ -171,8 +171,15 @@ impl Status {
         }
     }
 
-    /// Takes a sample. To be called about once per second, by one caller.
+    /// Takes a sample, unless one was taken just now. Each endpoint of the admin API calls this once per second.
     pub fn sample(&self) {
+        let last = self.samples().times.back().copied();
+        if last.is_none_or(|last| last.elapsed() >= SAMPLE_PAUSE_MIN) {
+            self.take_sample();
+        }
+    }
+
+    fn take_sample(&self) {
         let sites = self.recorder.hub().sites().all();
         let totals = self.recorder.totals();
         let (accepted, open) = self.recorder.hub().connections();
@@ -424,13 +431,13 @@ mod tests {
     fn rates_are_those_of_the_samples() {
         let status = status();
         let sites = table(&status, &["a", "b"]);
-        status.sample();
+        status.take_sample();
         for _ in 0..30 {
             serve(&status, &sites, 1, 200);
         }
         serve(&status, &sites, 1, 502);
         wait(&status, Duration::from_secs(10));
-        status.sample();
+        status.take_sample();
         let shown = status.snapshot();
         let names: Vec<&str> = shown.sites.rows.iter().map(|site| &*site.name).collect();
         assert_eq!((shown.sites.total, names), (2, vec!["b", "a"]));
@@ -452,31 +459,42 @@ mod tests {
     fn a_site_without_requests_has_one_sample_and_one_that_is_gone_has_none() {
         let status = status();
         let sites = table(&status, &["a", "b"]);
-        status.sample();
+        status.take_sample();
         serve(&status, &sites, 0, 200);
         for _ in 0..SAMPLES + 1 {
-            status.sample();
+            status.take_sample();
         }
         assert_eq!(status.samples().sites["a"].counts.len(), 1);
         assert_eq!(status.samples().sites["b"].counts.len(), 1);
         serve(&status, &sites, 0, 200);
-        status.sample();
+        status.take_sample();
         assert_eq!(status.samples().sites["a"].counts.len(), 2);
         let shown = status.snapshot();
         assert_eq!(shown.sites.rows[0].traffic.p50_1m, Some(0.001024));
         drop(sites);
-        status.sample();
+        status.take_sample();
         assert!(status.samples().sites.is_empty());
+    }
+
+    #[test]
+    fn two_callers_take_one_sample() {
+        let status = status();
+        status.sample();
+        status.sample();
+        assert_eq!(status.samples().count, 1);
+        wait(&status, SAMPLE_PAUSE_MIN);
+        status.sample();
+        assert_eq!(status.samples().count, 2);
     }
 
     #[test]
     fn percentiles_do_not_forget_what_came_just_before_a_copy() {
         let status = status();
         let sites = table(&status, &["a"]);
-        status.sample();
+        status.take_sample();
         serve(&status, &sites, 0, 200);
         for sample in 0..DURATIONS_EVERY + 5 {
-            status.sample();
+            status.take_sample();
             let shown = status.snapshot();
             assert!(shown.sites.rows[0].traffic.p50_1m.is_some(), "{sample}");
         }

@@ -319,7 +319,7 @@ mod tests {
             "requests 0/s",
             "! upstream 10.0.0.0:80 is down",
             "! 6 more problems",
-            "SITES (8 of 30)",
+            "SITES (9 of 30)",
             "site-029",
             "FAILED REQUESTS",
             "q quit",
@@ -340,7 +340,7 @@ mod tests {
         view.skipped = 2;
         assert_eq!(first(&view), "site-027");
         view.skipped = 1000;
-        assert_eq!(first(&view), "site-007", "the last page is full");
+        assert_eq!(first(&view), "site-008", "the last page is full");
         view.skipped = 0;
         view.order = Order::P99;
         assert_eq!(first(&view), "site-001");
