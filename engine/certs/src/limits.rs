@@ -231,3 +231,6 @@ pub const EARLY_SESSIONS_MAX: usize = 10_000;
 /// Policies whose session ticket secrets outlive a binary upgrade. Each server has one or a few; a secret takes about a
 /// hundred bytes.
 pub const TICKET_POLICIES_MAX: usize = 10_000;
+
+/// Maximum length of the error of the last attempt that is kept for each managed certificate, in bytes.
+pub const ERROR_BYTES_MAX: usize = 500;

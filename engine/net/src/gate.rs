@@ -13,6 +13,7 @@ use crate::worker::Worker;
 /// A concurrency limit.
 pub struct Gate {
     free: Arc<Semaphore>,
+    max: usize,
     waiting: AtomicUsize,
     queue_max: usize,
 }
@@ -42,11 +43,24 @@ impl Shut {
 impl Gate {
     /// A limit of `max` concurrent requests, with a queue for `queue_max` more.
     pub fn new(max: usize, queue_max: usize) -> Gate {
+        let max = max.min(Semaphore::MAX_PERMITS);
         Gate {
-            free: Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))),
+            free: Arc::new(Semaphore::new(max)),
+            max,
             waiting: AtomicUsize::new(0),
             queue_max,
         }
+    }
+
+    /// Requests in progress.
+    pub fn in_flight(&self) -> usize {
+        self.max.saturating_sub(self.free.available_permits())
+    }
+
+    /// Requests that wait for a slot.
+    pub fn waiting(&self) -> usize {
+        // One that finds the queue full counts for a moment.
+        self.waiting.load(Ordering::Relaxed).min(self.queue_max)
     }
 
     /// Takes a slot if one is free and no request is queued.

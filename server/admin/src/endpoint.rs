@@ -3,11 +3,13 @@
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_model::Admin;
+use sluice_net::tasks::in_background;
 use sluice_net::tls::Acceptor;
-use sluice_net::{ConnectionLimit, Listen, Protocols, Workers};
+use sluice_net::{ConnectionLimit, Listen, Protocols, Worker, Workers};
 
 use crate::access::Access;
 use crate::address::Address;
@@ -15,6 +17,7 @@ use crate::limits::{CONNECTIONS_MAX, GRACE};
 use crate::orders::{Current, Orders};
 use crate::remote::RemoteAccess;
 use crate::service::{AdminService, Gate};
+use crate::stream;
 
 /// The error when the admin API cannot be started.
 #[derive(Debug)]
@@ -107,7 +110,14 @@ impl Endpoint {
             current,
         };
         match endpoint.listen() {
-            Ok(()) => Ok(endpoint),
+            Ok(()) => {
+                let current = endpoint.current.clone();
+                let begin = move |worker: &Rc<Worker>| {
+                    in_background(stream::sample(worker.clone(), current));
+                };
+                endpoint.workers.on_first(Box::new(begin));
+                Ok(endpoint)
+            }
             Err(problem) => {
                 endpoint.close();
                 Err(wrong(problem))

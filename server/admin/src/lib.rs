@@ -6,13 +6,16 @@ mod access;
 mod address;
 mod api;
 mod autosave;
+mod dashboard;
 mod denied;
 pub mod document;
 mod endpoint;
 pub mod limits;
 mod orders;
+mod pages;
 mod remote;
 mod service;
+mod stream;
 
 pub use access::Access;
 pub use address::{Address, AddressError};

@@ -16,3 +16,13 @@ pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Drain timeout for responses in progress when the admin API closes.
 pub const GRACE: Duration = Duration::from_secs(2);
+
+/// Clients that may read the event stream at the same time: a few people look at the dashboard. The rest of
+/// [`CONNECTIONS_MAX`] stays free for the API.
+pub const SUBSCRIBERS_MAX: usize = 16;
+
+/// How long a client of the event stream may take nothing before it is dropped: it has missed several snapshots.
+pub const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The pause between two samples of the counters.
+pub const SAMPLE_PAUSE: Duration = Duration::from_secs(1);

@@ -141,6 +141,18 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// The Python applications: a list of objects, each with its processes.
     fn python_applications(&self) -> Value;
 
+    /// Takes a sample of the counters, from which rates are computed. Called once per second.
+    fn sample(&self);
+
+    /// The status as JSON, on one line.
+    fn status(&self) -> Vec<u8>;
+
+    /// The status as CSV.
+    fn status_csv(&self) -> Vec<u8>;
+
+    /// The history of the last ten minutes as JSON.
+    fn history(&self) -> Vec<u8>;
+
     /// Counts a request to the admin API.
     fn count(&self, method: &str, path: &str, status: u16);
 }

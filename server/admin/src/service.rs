@@ -11,8 +11,9 @@ use sluice_wire::{h1, h2};
 use crate::access::Access;
 use crate::api::{Next, Reply, Task, perform};
 use crate::denied::Denied;
-use crate::limits::{BODY_BYTES_MAX, CLIENT_TIMEOUT};
+use crate::limits::{BODY_BYTES_MAX, CLIENT_TIMEOUT, EVENTS_TIMEOUT};
 use crate::orders::{Current, Orders};
+use crate::pages::Page;
 use crate::remote::RemoteAccess;
 
 /// What decides who may use the API.
@@ -30,6 +31,8 @@ pub struct AdminService {
     orders: Orders,
     current: Current,
     settings: Settings,
+    /// Limits for clients of the event stream.
+    subscribers: ClientLimits,
 }
 
 impl AdminService {
@@ -51,6 +54,10 @@ impl AdminService {
             gate,
             orders,
             current,
+            subscribers: ClientLimits {
+                write_idle_timeout: EVENTS_TIMEOUT,
+                ..settings.client.clone()
+            },
             settings,
         }
     }
@@ -107,6 +114,10 @@ impl Service for AdminService {
             let fields = &mut exchange.res.fields;
             fields.push_raw(FieldId::of(name), name, origin);
         }
+        if let Some(page) = Page::of(&exchange.req) {
+            let responded = page.respond(exchange, &self.current);
+            return Response::Ready(responded.unwrap_or_else(|reply| write(exchange, reply)));
+        }
         match Task::of(&exchange.req) {
             Ok(task) => Response::Later(Box::pin(self.act(exchange, task))),
             Err(reply) => Response::Ready(write(exchange, reply)),
@@ -139,6 +150,13 @@ impl Service for AdminService {
 
     fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    fn client_limits<'x>(&'x self, exchange: &'x Exchange<()>) -> &'x ClientLimits {
+        match Page::of(&exchange.req) {
+            Some(Page::Events) => &self.subscribers,
+            Some(Page::Status | Page::History | Page::Dashboard) | None => &self.settings.client,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use sluice_net::gate::{Gate, Pass, Shut};
 use sluice_route::Template;
 
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, FLIGHT_TIMEOUT};
+use sluice_observe::sources::{ConcurrencyLimit, ConcurrencyStanding};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
@@ -30,8 +32,13 @@ struct InFlight {
 }
 
 /// The gates in use, by key. There are never more of them than requests.
-#[derive(Default)]
-struct Gates(Mutex<HashMap<Box<[u8]>, Arc<Gate>>>);
+struct Gates {
+    by_key: Mutex<HashMap<Box<[u8]>, Arc<Gate>>>,
+    /// The key in the configuration.
+    name: String,
+    max: usize,
+    refused: AtomicU64,
+}
 
 /// A request's reference to its gate, and its slot, until the response has ended.
 pub struct Held {
@@ -79,7 +86,7 @@ impl InFlight {
         let mut key = values::expanded(&self.key, exchange);
         key.truncate(FLIGHT_KEY_BYTES_MAX);
         let key: Box<[u8]> = key.into();
-        let mut gates = self.gates.0.lock().expect(NEVER_POISONED);
+        let mut gates = self.gates.by_key.lock().expect(NEVER_POISONED);
         let gate = gates
             .entry(key.clone())
             .or_insert_with(|| Arc::new(Gate::new(self.max, self.queue_max)))
@@ -93,12 +100,28 @@ impl InFlight {
     }
 
     fn refuse(&self, exchange: &mut Exchange, shut: Shut) -> Step {
+        self.gates.refused.fetch_add(1, Ordering::Relaxed);
         let seconds = self.timeout.as_secs().max(1).to_string();
         exchange
             .res
             .fields
             .set(FieldId::RetryAfter, seconds.as_bytes());
         Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, shut.as_str()))
+    }
+}
+
+impl ConcurrencyLimit for Gates {
+    fn standing(&self) -> ConcurrencyStanding {
+        let by_key = self.by_key.lock().expect(NEVER_POISONED);
+        let sum = |count: fn(&Gate) -> usize| by_key.values().map(|gate| count(gate) as u64).sum();
+        ConcurrencyStanding {
+            name: self.name.clone(),
+            in_flight: sum(Gate::in_flight),
+            waiting: sum(Gate::waiting),
+            refused: self.refused.load(Ordering::Relaxed),
+            keys: by_key.len() as u64,
+            max: Some(self.max as u64),
+        }
     }
 }
 
@@ -112,7 +135,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         // Release the slot first: a request that waits for it refers to the gate as well.
         self.pass = None;
-        let mut gates = self.gates.0.lock().expect(NEVER_POISONED);
+        let mut gates = self.gates.by_key.lock().expect(NEVER_POISONED);
         self.gate = None;
         if gates
             .get(&self.key)
@@ -132,11 +155,26 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     })?;
     let queue_max = usize::try_from(config.queue)
         .map_err(|_| Refusal::new(format!("`in_flight` with a queue of {}", config.queue)))?;
+    let gates = Arc::new(Gates {
+        by_key: Mutex::default(),
+        name: match config.key.as_str() {
+            "" => "in_flight".to_owned(),
+            key => format!("in_flight {key}"),
+        },
+        max,
+        refused: AtomicU64::new(0),
+    });
+    if let Some(recorder) = builder.recorder {
+        let limit: Arc<dyn ConcurrencyLimit> = gates.clone();
+        recorder
+            .sources()
+            .add_concurrency_limit(Arc::downgrade(&limit));
+    }
     Ok(Box::new(InFlight {
         key: builder.template(&config.key)?,
         max,
         queue_max,
         timeout: given(config.timeout).unwrap_or(FLIGHT_TIMEOUT),
-        gates: Arc::default(),
+        gates,
     }))
 }

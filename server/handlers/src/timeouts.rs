@@ -10,7 +10,7 @@ use sluice_policy::MinDataRate;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::{Handler, Step};
-use sluice_pipeline::settings::{Times, given, rate_after, settings};
+use sluice_pipeline::settings::{given, rate_after, settings};
 
 struct Timeouts {
     /// The maximum pause between two reads of the request body.
@@ -40,7 +40,7 @@ impl Handler for Timeouts {
 /// Builds `timeouts`. A rate without a timeout has no effect, as in Caddy.
 pub fn build(config: &Config, builder: &Builder<'_>) -> Box<dyn Handler> {
     let write = given(config.write_timeout).map(|idle| {
-        let usual = settings(builder.server, Times::Coarse).client;
+        let usual = settings(builder.server).client;
         let rate = rate_after(config.write_min_rate, config.write_timeout);
         Arc::new(ClientLimits {
             write_idle_timeout: idle,

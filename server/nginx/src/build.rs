@@ -69,6 +69,12 @@ pub fn build<'m>(
     if servers.is_empty() {
         return Err(Refusal::new("`nginx` without a server"));
     }
+    let sites = builder.set_sites(&site_names(config, builder));
+    for (index, server) in config.servers.iter().enumerate() {
+        if let Some(sites) = sites.as_ref().filter(|_| !server.status_zone.is_empty()) {
+            sites.name_zone(index);
+        }
+    }
     let tree = Arc::new(Tree {
         names: ServerNames::build(&config.servers, builder)?,
         servers,
@@ -79,6 +85,7 @@ pub fn build<'m>(
         secure: config.secure,
         tables: Tables::shared(&config.tables, build.facts, builder.recorder)?,
         log: builder.log.cloned(),
+        sites,
     });
     // Set only here: each server of the model has one such handler.
     let _ = tree_ref.0.set(Arc::downgrade(&tree));
@@ -88,6 +95,20 @@ pub fn build<'m>(
         Box::new(Choose { tree: tree.clone() }),
         Box::new(Respond { tree }),
     ])
+}
+
+/// The names by which requests of the servers are counted: those of the servers, or the addresses of one without a name.
+fn site_names(config: &Config, builder: &Builder<'_>) -> Vec<String> {
+    let name = |server: &VirtualServer| {
+        let names = server.names.iter().map(String::as_str);
+        let names: Vec<&str> = names.filter(|name| !matches!(*name, "" | "_")).collect();
+        match names.as_slice() {
+            _ if !server.status_zone.is_empty() => server.status_zone.clone(),
+            [] => builder.addresses(),
+            names => names.join(", "),
+        }
+    };
+    config.servers.iter().map(name).collect()
 }
 
 /// Items numbered during the build.
@@ -244,6 +265,13 @@ impl Build {
             error_log: config.error_log.as_str().into(),
             logs_missing: config.log_not_found.unwrap_or(true),
             logs_rewrites: config.rewrite_log,
+            zone: builder
+                .recorder
+                .filter(|_| !config.status_zone.is_empty())
+                .map(|recorder| {
+                    let zones = recorder.hub().location_zones();
+                    zones.site(&config.status_zone, recorder.workers())
+                }),
             timeouts: Some(config.client_limits)
                 .filter(|number| (*number as usize) < self.timeouts.len())
                 .ok_or_else(|| Refusal::new("a place names limits that are not there"))?,

@@ -1,4 +1,4 @@
-//! `nginx_content`: `stub_status` and `empty_gif`.
+//! `nginx_content`: `stub_status` and `empty_gif`; `status_api` has `api`.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use sluice_model::nginx::OwnContent as Config;
 use sluice_net::Body;
 
 use super::state::set_status;
+use super::status_api;
 use sluice_observe::Recorder;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -31,6 +32,7 @@ enum Content {
 pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(match config.what.as_str() {
         "stub_status" => Content::Status(builder.recorder.cloned()),
+        "api" => return Ok(status_api::build(builder)),
         "empty_gif" => Content::Gif,
         other => {
             return Err(Refusal::new(format!(

@@ -53,6 +53,7 @@ pub mod slice;
 mod spelling;
 pub mod ssi;
 pub mod state;
+mod status_api;
 pub mod subrequest;
 pub mod substitute;
 mod tables;

@@ -42,8 +42,10 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
             key: builder.template(&limit.key)?,
             max: limit.max,
             zone: match builder.recorder {
-                Some(recorder) => recorder.shared::<Zones>().zone(&limit.zone),
-                None => Arc::new(Zone::new()),
+                Some(recorder) => recorder
+                    .shared::<Zones>()
+                    .zone(&limit.zone, recorder.sources()),
+                None => Arc::new(Zone::new(&limit.zone)),
             },
         })
     };

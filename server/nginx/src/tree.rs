@@ -13,6 +13,7 @@ use sluice_model::nginx::HeadLimits;
 use sluice_net::{Body, RequestBody, StatusLine};
 
 use sluice_observe::log::Log;
+use sluice_observe::site_counts::{SiteCounts, SiteTable};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Handler, Step};
@@ -46,6 +47,8 @@ pub struct Tree {
     pub(crate) tables: Option<Arc<dyn Lookup>>,
     /// The error log.
     pub(crate) log: Option<Log>,
+    /// The sites by which requests are counted, one for each server; `None` if requests are only explained.
+    pub(crate) sites: Option<Arc<SiteTable>>,
 }
 
 /// A handler's reference to its servers, which are built after it.
@@ -177,6 +180,8 @@ pub(crate) struct Place {
     pub(crate) logs_rewrites: bool,
     /// The index of the client settings.
     pub(crate) timeouts: u32,
+    /// The zone in which requests that end here are counted (`status_zone`).
+    pub(crate) zone: Option<Arc<SiteCounts>>,
 }
 
 /// The handler that selects server and location.
@@ -247,6 +252,7 @@ impl Tree {
         explained::note_effect(exchange, &server.origin, |exchange| {
             by.words(&exchange.req.host)
         });
+        self.enter_site(exchange, number);
         let state = exchange.context.nginx_mut();
         state.server = Some(number);
         state.place = server.place;
@@ -273,6 +279,14 @@ impl Tree {
             }
         }
         Ok(number)
+    }
+
+    /// Counts a request at the site of its server.
+    pub(crate) fn enter_site(&self, exchange: &mut Exchange, server: u32) {
+        if let Some(sites) = &self.sites {
+            let (worker, mark) = (exchange.worker.index, exchange.context.site);
+            exchange.context.site = sites.enter(worker, mark, server);
+        }
     }
 
     /// Rejects requests that their server does not accept on this connection. The connection is then closed.

@@ -25,6 +25,7 @@ impl VirtualServers for Tree {
         exchange.context.set_tables(self.tables.as_ref());
         exchange.reasons = pages::reason;
         let number = self.server_of(&exchange.conn);
+        self.enter_site(exchange, number);
         exchange.context.nginx_mut().server = Some(number);
         exchange.context.nginx_mut().place = self.servers[number as usize].place;
         exchange.context.occasional_mut().refused_line = Some(refused.line.into());
@@ -56,6 +57,13 @@ impl VirtualServers for Tree {
     /// Sets the status that nginx logs, and starts the request that follows.
     fn ended(&self, exchange: &mut Exchange, completion: &Completion) {
         self.note_ending(exchange, completion);
+        if let Some(zone) = &self.place(exchange).zone {
+            let status = match completion.ending {
+                Ending::Aborted => 0,
+                Ending::Complete | Ending::Failed(_) => exchange.res.status.code(),
+            };
+            zone.end(exchange.worker.index, status, completion);
+        }
         post_action::begin(self, exchange, completion);
     }
 

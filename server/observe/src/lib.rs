@@ -7,8 +7,13 @@ pub mod log;
 pub mod metrics;
 pub mod panics;
 pub mod process_values;
+mod quantiles;
 pub mod random;
+pub mod recent_failures;
 mod recorder;
+pub mod site_counts;
+pub mod sources;
+pub mod status;
 pub mod tracing;
 
 pub use recorder::{Recorder, Totals};

@@ -38,3 +38,44 @@ pub const EVENT_WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a running command is looked at: its end may be noticed so much later.
 pub const EVENT_LOOK: Duration = Duration::from_millis(10);
+
+/// Sites with counters of their own; further ones are counted together. A site without requests costs about 100 bytes,
+/// one with requests 500 bytes per worker that served it: at most 2 MiB per worker.
+pub const SITES_COUNTED_MAX: usize = 4096;
+
+/// Maximum length of the name of a site, in bytes: a site may have hundreds of hosts. Longer names are truncated, and
+/// sites that then have the same name are counted together.
+pub const SITE_NAME_BYTES_MAX: usize = 160;
+
+/// Failed requests that the status shows, per worker: enough to see what is wrong now. About 40 KiB.
+pub const FAILURES_MAX: usize = 64;
+
+/// Failed requests that a worker records in a second; further ones are only counted. A server whose upstream is gone has
+/// thousands of the same.
+pub const FAILURES_PER_SECOND_MAX: u32 = 16;
+
+/// Maximum length of each text of a recorded failure, in bytes: paths and hosts come from clients.
+pub const FAILURE_TEXT_BYTES_MAX: usize = 200;
+
+/// Seconds of history that the status has.
+pub const HISTORY_SECONDS: usize = 600;
+
+/// Sites that the status shows, those with most requests; the rest is summed. 500 rows are 150 KiB of JSON, more than a
+/// person reads.
+pub const SITES_SHOWN_MAX: usize = 500;
+
+/// Upstreams that the status shows, unhealthy ones first: discovery may find thousands.
+pub const UPSTREAMS_SHOWN_MAX: usize = 1000;
+
+/// Certificates that the status shows, those that expire first.
+pub const CERTIFICATES_SHOWN_MAX: usize = 1000;
+
+/// Zones and caches of each kind that the status shows.
+pub const ZONES_SHOWN_MAX: usize = 500;
+
+/// Maximum length of the error of a reload that the status shows, in bytes: about 20 diagnostics of one line.
+pub const RELOAD_ERROR_BYTES_MAX: usize = 4096;
+
+/// The least time between two samples of the counters. The local and the remote endpoint of the admin API both take one
+/// each second.
+pub const SAMPLE_PAUSE_MIN: Duration = Duration::from_millis(700);

@@ -14,6 +14,9 @@ use sluice_net::{Completion, Ending};
 use crate::events::Events;
 use crate::log::Log;
 use crate::metrics::{Hub, PushSettings, Pusher};
+use crate::recent_failures::RecentFailures;
+use crate::site_counts::CLASSES;
+use crate::sources::Sources;
 use crate::tracing::{Exporter, Settings};
 
 /// Counts requests. One for the whole process: it outlives configurations.
@@ -26,6 +29,8 @@ pub struct Recorder {
     shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     pusher: Mutex<Option<Pusher>>,
     events: Events,
+    failures: RecentFailures,
+    sources: Sources,
     workers: Box<[Counts]>,
 }
 
@@ -41,9 +46,6 @@ pub struct Counts {
     bytes_sent: AtomicU64,
     bytes_read: AtomicU64,
 }
-
-/// First digits of statuses, and 0 for none. Statuses from 600 up count as 5xx, as clients treat them.
-const CLASSES: usize = 6;
 
 /// The counters of all workers, summed at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +81,8 @@ impl Recorder {
             shared: Mutex::default(),
             pusher: Mutex::default(),
             events,
+            failures: RecentFailures::new(workers),
+            sources: Sources::default(),
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
     }
@@ -101,6 +105,16 @@ impl Recorder {
     /// What happens to the server.
     pub fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// The latest failed requests.
+    pub fn failures(&self) -> &RecentFailures {
+        &self.failures
+    }
+
+    /// What other packages report for the status page.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// The stores of responses that are in use.
@@ -171,23 +185,37 @@ impl Recorder {
     /// The totals so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for counts in &self.workers {
-            // Read `ended` first, so that no request seems to have ended before it began.
-            for (total, ended) in totals.ended.iter_mut().zip(&counts.ended) {
-                *total += ended.load(Ordering::Acquire);
-            }
-            totals.started += counts.started.load(Ordering::Acquire);
-            totals.failed += counts.failed.load(Ordering::Relaxed);
-            totals.bytes_sent += counts.bytes_sent.load(Ordering::Relaxed);
-            totals.bytes_read += counts.bytes_read.load(Ordering::Relaxed);
-        }
+        self.workers
+            .iter()
+            .for_each(|counts| counts.add_to(&mut totals));
         totals
+    }
+
+    /// The totals of each worker, by its index.
+    pub fn totals_by_worker(&self) -> Vec<Totals> {
+        let totals = |counts: &Counts| {
+            let mut totals = Totals::default();
+            counts.add_to(&mut totals);
+            totals
+        };
+        self.workers.iter().map(totals).collect()
     }
 }
 
 const NEVER_POISONED: &str = "nothing panics while it starts the exporter";
 
 impl Counts {
+    fn add_to(&self, totals: &mut Totals) {
+        // Read `ended` first, so that no request seems to have ended before it began.
+        for (total, ended) in totals.ended.iter_mut().zip(&self.ended) {
+            *total += ended.load(Ordering::Acquire);
+        }
+        totals.started += self.started.load(Ordering::Acquire);
+        totals.failed += self.failed.load(Ordering::Relaxed);
+        totals.bytes_sent += self.bytes_sent.load(Ordering::Relaxed);
+        totals.bytes_read += self.bytes_read.load(Ordering::Relaxed);
+    }
+
     fn end(&self, status: u16, completion: &Completion) {
         let class = (usize::from(status) / 100).min(CLASSES - 1);
         if matches!(completion.ending, Ending::Failed(_)) {

@@ -4,6 +4,7 @@
 mod matchers;
 mod placeholder_uses;
 mod routes;
+mod sites;
 mod trace;
 
 use std::any::{Any, TypeId};
@@ -27,6 +28,7 @@ use crate::virtual_servers::VirtualServers;
 use sluice_observe::Recorder;
 use sluice_observe::log::Log;
 use sluice_observe::metrics::SiteMetrics;
+use sluice_observe::site_counts::SiteTable;
 
 /// Compiles one matcher set from the settings of a handler.
 pub fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::MatcherSet, Refusal> {
@@ -108,6 +110,8 @@ pub struct Builder<'m> {
     pub own: Slots,
     modules: BuildModule,
     metrics: Option<SiteMetrics>,
+    /// The sites of the server.
+    sites: Option<Arc<SiteTable>>,
     lists: Vec<List>,
     /// The model of each list, by the same index.
     listed: Vec<Listed<'m>>,
@@ -150,6 +154,7 @@ impl<'m> Builder<'m> {
             own: Slots::default(),
             modules,
             metrics: serving.and_then(|serving| serving.metrics),
+            sites: None,
             lists: Vec::new(),
             listed: Vec::new(),
             groups: HashMap::new(),
@@ -171,6 +176,7 @@ impl<'m> Builder<'m> {
         }
         builder.within(".routes", |b| b.lists[first] = b.list(&server.routes));
         builder.count_routes(first);
+        builder.count_sites(first);
         for (name, route) in &server.named_routes {
             let number = builder.named[name.as_str()];
             builder.within(&format!(".named_routes.{name}"), |b| {
@@ -189,6 +195,7 @@ impl<'m> Builder<'m> {
                 itself: builder.itself,
                 virtual_servers: builder.virtual_servers,
                 metrics: builder.metrics,
+                sites: builder.sites,
             };
             Ok((program, builder.listed))
         } else {
@@ -229,6 +236,7 @@ impl<'m> Builder<'m> {
             group: None,
             terminal: false,
             kind: None,
+            site: None,
         }];
         let keys: Vec<_> = routes.iter().map(|route| route.matchers.key()).collect();
         self.lists[number] = List {

@@ -13,6 +13,7 @@ use crate::step::Waiting;
 use crate::vars::Vars;
 use sluice_observe::log::Level;
 use sluice_observe::metrics::Marks;
+use sluice_observe::site_counts::SiteMark;
 use sluice_observe::tracing::Span;
 use sluice_route::placeholder::NginxKey;
 use sluice_route::{Found, Provenance, Scratch};
@@ -57,6 +58,8 @@ pub struct Context {
     pub log: Seldom<LogInfo>,
     /// Data for metrics.
     pub metrics: Marks,
+    /// The site that it counts at.
+    pub site: SiteMark,
     /// State of the configuration language that the server was configured in, if it keeps any.
     pub dialect: DialectSlot,
     /// Whether a regular expression exceeded its matching limit while a value was computed. Values cannot fail, so the
@@ -502,6 +505,7 @@ impl Context {
         self.upstream.fields.clear();
         self.log.clear();
         self.metrics = Marks::default();
+        self.site = SiteMark::default();
         self.dialect.clear();
     }
 }

@@ -16,6 +16,7 @@ use crate::subrequests::ServerRef;
 use crate::values;
 use crate::virtual_servers::VirtualServers;
 use sluice_observe::metrics::SiteMetrics;
+use sluice_observe::site_counts::SiteTable;
 
 /// All route lists of one server, by index. Requests start in the first.
 pub struct Program {
@@ -31,6 +32,8 @@ pub struct Program {
     pub virtual_servers: Option<Arc<dyn VirtualServers>>,
     /// Counts requests by the routes of the first list, if the configuration enables metrics.
     pub metrics: Option<SiteMetrics>,
+    /// Counts requests by site; `None` if requests are only explained.
+    pub sites: Option<Arc<SiteTable>>,
 }
 
 /// Routes that are tried in order.
@@ -56,6 +59,8 @@ pub struct Route {
     pub terminal: bool,
     /// The metrics label of its first handler, as an index.
     pub kind: Option<u8>,
+    /// The site that a request belongs to if it takes this route; only in the first list.
+    pub site: Option<u32>,
 }
 
 /// Observes the walk through the routes. The walk is monomorphized for each observer, so ordinary requests pay nothing
@@ -268,6 +273,12 @@ impl Program {
             let chosen = self.choose(exchange, from, watch)?;
             exchange.context.frames.pop();
             if let Some(route) = chosen {
+                if let Some(site) = self.lists[from.list].routes[route].site
+                    && let Some(sites) = &self.sites
+                {
+                    let (worker, mark) = (exchange.worker.index, exchange.context.site);
+                    exchange.context.site = sites.enter(worker, mark, site);
+                }
                 if let Some(metrics) = &self.metrics
                     && let Some(kind) = self.lists[from.list].routes[route].kind
                 {

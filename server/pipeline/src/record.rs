@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 
 use sluice_message::Method;
-use sluice_net::{Completion, Ending};
+use sluice_net::{Completion, Ending, Side};
 use sluice_observe::Recorder;
 use sluice_observe::log::{
     AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, Severity, add_request,
 };
 use sluice_observe::metrics::SiteMetrics;
+use sluice_observe::site_counts::SiteTable;
 use sluice_observe::tracing::Ended;
 
 use crate::context::Exchange;
@@ -19,14 +20,27 @@ use crate::context::Exchange;
 #[derive(Default)]
 struct LineScratch(RefCell<Vec<u8>>);
 
+/// Where requests of a server are counted and logged.
+#[derive(Clone, Copy)]
+pub struct Counting<'a> {
+    /// The counters and logs of the process.
+    pub recorder: &'a Recorder,
+    /// The access log of the server, if it has one.
+    pub access: Option<&'a AccessLog>,
+    /// Metrics by handler, status and method, if the configuration enables them.
+    pub metrics: Option<&'a SiteMetrics>,
+    /// Counters by site.
+    pub sites: Option<&'a SiteTable>,
+}
+
 /// Counts and logs the end of a request. Call it once for each [`Recorder::begin`].
-pub fn end(
-    recorder: &Recorder,
-    exchange: &mut Exchange,
-    completion: &Completion,
-    access: Option<&AccessLog>,
-    metrics: Option<&SiteMetrics>,
-) {
+pub fn end(counting: &Counting<'_>, exchange: &mut Exchange, completion: &Completion) {
+    let Counting {
+        recorder,
+        access,
+        metrics,
+        sites,
+    } = *counting;
     let aborted = matches!(completion.ending, Ending::Aborted);
     let status = if aborted {
         0
@@ -34,6 +48,11 @@ pub fn end(
         exchange.res.status.code()
     };
     recorder.end(exchange.worker.index, status, completion);
+    if let Some(sites) = sites {
+        let mark = exchange.context.site;
+        sites.end(exchange.worker.index, mark, status, completion);
+    }
+    note_failure(recorder, exchange, completion, status);
     if let Some(metrics) = metrics {
         let failed = exchange.context.log.error.is_some();
         metrics.leave(
@@ -82,6 +101,34 @@ pub fn end(
             line,
         );
     }
+}
+
+/// Keeps a request that failed on our side for the status page.
+fn note_failure(recorder: &Recorder, exchange: &Exchange, completion: &Completion, status: u16) {
+    let truncated = match &completion.ending {
+        Ending::Failed(failure) if failure.side != Side::Client => Some(failure),
+        Ending::Failed(_) | Ending::Complete | Ending::Aborted => None,
+    };
+    let logged = exchange.context.log.error.as_ref();
+    let error = exchange.context.error.as_deref();
+    if truncated.is_none() && (status < 500 || logged.is_none() && error.is_none()) {
+        return;
+    }
+    recorder.failures().note(exchange.worker.index, |failure| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        failure.status = status;
+        failure.method = original_method(exchange).as_str().to_owned();
+        failure.host = text(&exchange.req.host);
+        let path = exchange.req.target.split(|byte| *byte == b'?').next();
+        failure.path = text(path.unwrap_or_default());
+        failure.error = match (truncated, logged) {
+            (Some(truncated), _) => truncated.to_string(),
+            (None, Some(reason)) => reason.text.to_string(),
+            (None, None) => error.map_or_else(String::new, |error| error.message.clone()),
+        };
+        failure.id = error.map_or_else(String::new, |error| error.id.clone());
+        failure.upstream = exchange.context.upstream.address.clone();
+    });
 }
 
 /// Logs the end of a subrequest, if handlers have asked for that. It is not counted.

@@ -48,20 +48,11 @@ pub const TARGET_BYTES_MAX: usize = u16::MAX as usize;
 /// Upper bound for the maximum number of headers: HTTP/2 counts them, plus one, in 16 bits.
 pub const HEADERS_COUNT_MAX: u16 = u16::MAX - 1;
 
-/// Whether anything needs the exact time of each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Times {
-    /// An access log shows durations.
-    Exact,
-    /// Coarse times are sufficient.
-    Coarse,
-}
-
 /// Concurrent requests on an HTTP/3 connection: each has a bit in the set of those that are ready.
 const HTTP3_STREAMS_MAX: u8 = 128;
 
 /// The limits of a server.
-pub fn settings(server: &Server, times: Times) -> Settings {
+pub fn settings(server: &Server) -> Settings {
     let limits = h1_limits(server.max_header_bytes);
     let usual = min_data_rate(server.min_data_rate.as_ref());
     Settings {
@@ -82,7 +73,8 @@ pub fn settings(server: &Server, times: Times) -> Settings {
             ..ClientLimits::patient(given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT))
         },
         handshake_timeout: HANDSHAKE_TIMEOUT,
-        exact_times: times == Times::Exact,
+        // Each request counts in the percentiles of its site. Coarse times would be up to a tenth of a second off.
+        exact_times: true,
         sockets: sockets(server),
         probes: probes(server),
     }

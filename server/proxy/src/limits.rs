@@ -193,3 +193,6 @@ pub const WEBSOCKET_PING_EVERY: Duration = Duration::from_secs(20);
 /// The share of upstreams in percent that outlier ejection ejects at most, unless `max_ejected` is set: if more than half
 /// differ from the others, the others are the outliers.
 pub const OUTLIERS_EJECTED_PERCENT: u32 = 50;
+
+/// Maximum length of the reason why a health check failed, in bytes; it is shown in the status.
+pub const CHECK_FAILURE_BYTES_MAX: usize = 200;

@@ -36,7 +36,7 @@ use sluice_pipeline::build::{Serving, Slots};
 use sluice_pipeline::keys::Authorities;
 use sluice_pipeline::keys::Keys;
 use sluice_pipeline::refusal::Refusal;
-use sluice_pipeline::settings::{Times, given, settings};
+use sluice_pipeline::settings::{given, settings};
 use sluice_proxy::reverse_proxy::group::Shared;
 use sluice_server_nginx::handshakes::NginxHandshakes;
 use sluice_tls::protocols;
@@ -109,6 +109,7 @@ impl Server {
         https
             .start_maintenance()
             .map_err(|error| vec![Refusal::new(format!("a thread cannot be started: {error}"))])?;
+        recorder.sources().set_certificates(https.certificates());
         let limit = ConnectionLimit::new(connections_max(&options, &built));
         let mut workers = Workers::start_under(&options.conditions, options.workers, limit.clone())
             .map_err(|error| vec![Refusal::new(format!("workers cannot be started: {error}"))])?;
@@ -724,7 +725,6 @@ fn build_site(
     place: &str,
     around: Around<'_>,
 ) -> Result<Site, Vec<Refusal>> {
-    let is_counted = around.metrics.is_some();
     let serving = Serving {
         recorder: around.recorder,
         metrics: around.metrics,
@@ -738,12 +738,7 @@ fn build_site(
         .as_ref()
         .map(|logs| AccessLog::build(logs, around.plan));
     let access = access.filter(|access| !access.is_idle());
-    let times = if access.is_some() || is_counted {
-        Times::Exact
-    } else {
-        Times::Coarse
-    };
-    let settings = settings(server, times);
+    let settings = settings(server);
     let (settings, per_server) = match &rules.program.virtual_servers {
         Some(servers) => servers.settings(&settings),
         None => (settings, None),

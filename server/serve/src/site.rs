@@ -15,6 +15,7 @@ use crate::modules;
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, write_before_close};
 use sluice_observe::metrics::Marks;
+use sluice_observe::site_counts::SiteMark;
 use sluice_pipeline::build::{Builder, Listed, Serving};
 use sluice_pipeline::client_ip::TrustedProxies;
 use sluice_pipeline::context::{Context, Exchange};
@@ -93,6 +94,7 @@ impl Site {
 
     fn begin(&self, exchange: &mut Exchange) {
         self.recorder.begin(exchange.worker.index);
+        exchange.context.site = SiteMark::COUNTED;
         if self.rules.program.metrics.is_some() {
             exchange.context.metrics = Marks::counted();
         }
@@ -291,14 +293,13 @@ impl Service for Site {
             Some(servers) => servers.ended(exchange, completion),
             None => note_slow_client(exchange, completion),
         }
-        let metrics = self.rules.program.metrics.as_ref();
-        record::end(
-            &self.recorder,
-            exchange,
-            completion,
-            self.access.as_ref(),
-            metrics,
-        );
+        let counting = record::Counting {
+            recorder: &self.recorder,
+            access: self.access.as_ref(),
+            metrics: self.rules.program.metrics.as_ref(),
+            sites: self.rules.program.sites.as_deref(),
+        };
+        record::end(&counting, exchange, completion);
         if exchange.close {
             write_before_close();
         }

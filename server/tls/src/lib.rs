@@ -15,6 +15,7 @@ mod policies;
 pub mod protocols;
 mod remote_admin;
 mod sources;
+mod standing;
 pub mod trust_pool;
 mod zerossl;
 
@@ -44,8 +45,10 @@ use policies::TicketScheme;
 pub use remote_admin::RemoteAdminTls;
 use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
+use sluice_observe::sources::Certificates;
 use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
+use standing::Served;
 
 const LOGGER: &str = "tls";
 
@@ -71,6 +74,8 @@ pub struct Https {
     shared_keys: Option<Arc<SharedKeys>>,
     /// The secrets of tickets that are not shared.
     ticket_book: TicketBook,
+    /// The certificates of the running configuration.
+    served: Arc<Served>,
     remote_admin: Option<RemoteAdminTls>,
 }
 
@@ -98,6 +103,7 @@ impl Https {
         let storage = Storage::new(data_dir);
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
         Https {
+            served: Served::new(&maintainer),
             storage,
             maintainer,
             log,
@@ -144,6 +150,11 @@ impl Https {
             .name("certificates".to_owned())
             .spawn(move || maintain(&maintainer, &bell, &log))
             .map(drop)
+    }
+
+    /// The certificates of the running configuration, for the status page.
+    pub fn certificates(&self) -> Arc<dyn Certificates> {
+        self.served.clone()
     }
 
     /// The pending ACME challenges.
@@ -319,6 +330,7 @@ impl Https {
         self.maintainer.set_rhythm(prepared.rhythm);
         let stapling = prepared.stapling;
         self.maintainer.set_stapling(stapling, &prepared.store);
+        self.served.set(&prepared.store);
         self.current = prepared.policies;
         self.remote_admin = prepared.remote_admin;
         self.store = Some(prepared.store);

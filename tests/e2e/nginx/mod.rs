@@ -50,6 +50,7 @@ mod settings_by_request;
 mod shutdown_timeout;
 mod site_files;
 mod ssi;
+mod status;
 mod studies;
 mod syslog;
 mod tables;

@@ -18,7 +18,7 @@ mod studies;
 mod supervision;
 mod validation;
 mod websocket;
-mod ws_client;
+pub mod ws_client;
 mod wsgi;
 
 use std::path::{Path, PathBuf};

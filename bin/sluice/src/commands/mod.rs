@@ -19,7 +19,9 @@ mod respond;
 mod reverse_proxy;
 mod run;
 mod start;
+mod status;
 mod stop;
+mod top;
 mod trust;
 mod untrust;
 mod upgrade_binary;
@@ -77,6 +79,13 @@ enum Command {
     /// The new process takes over the listening sockets and the configuration in effect. If it fails or does not serve in
     /// time, the old one goes on, and the command prints why and exits with 1.
     UpgradeBinary(upgrade_binary::Args),
+    /// Show the status of a running server: requests, sites, upstreams and problems.
+    Status(status::Args),
+    /// Watch the status of a running server in the terminal.
+    ///
+    /// Redraws each second. `q` quits, `p` pauses, `s` changes the order of the sites, the arrow keys scroll. Without
+    /// colors if `NO_COLOR` is set.
+    Top(top::Args),
     /// Show the upstreams of a running server, or drain one, or change its weight.
     Upstream(upstream::Args),
     /// Check a configuration and report every mistake.
@@ -142,6 +151,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Stop(args) => args.run(format),
         Command::Reload(args) => args.run(format),
         Command::UpgradeBinary(args) => args.run(format),
+        Command::Status(args) => args.run(format),
+        Command::Top(args) => args.run(format),
         Command::Upstream(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
@@ -198,6 +209,9 @@ mod tests {
             "upstream set a:1 --weight 2 --max-requests configured",
             "reload -c a -a caddyfile --address localhost:1 -f",
             "upgrade-binary --binary a --ready-timeout 5s --grace-period 1m --address localhost:1",
+            "status --address localhost:1 --json",
+            "status -c a -a caddyfile --csv",
+            "top --address localhost:1",
             "validate -c a -a caddyfile --envfile e",
             "adapt -c - -a caddyfile -p --validate --envfile e",
             "adapt --from caddy1 --to caddyfile a",

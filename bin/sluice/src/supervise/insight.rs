@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_admin::{Authority, Counts, Insight};
 use sluice_diag::Written;
+use sluice_observe::metrics;
 use sluice_observe::metrics::Direction;
-use sluice_observe::{Recorder, metrics};
+use sluice_observe::status::Status;
 use sluice_serve::explain::{Explainer, Question};
 use sluice_serve::process::Server;
 use sluice_tls::AuthorityView;
@@ -54,29 +55,30 @@ impl Insight for Known {
 
 /// The server's counters.
 pub(super) fn counts(server: &Server) -> Arc<dyn Counts> {
-    Arc::new(Counted(server.recorder()))
+    let status = Status::new(server.recorder(), env!("CARGO_PKG_VERSION"));
+    Arc::new(Counted(status))
 }
 
 #[derive(Debug)]
-struct Counted(Arc<Recorder>);
+struct Counted(Status);
 
 impl Counts for Counted {
     fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>) {
         let format = metrics::Format::accepted(accept);
         (
             format.media_type(),
-            metrics::page(&self.0, format).into_bytes(),
+            metrics::page(self.0.recorder(), format).into_bytes(),
         )
     }
 
     fn upstreams(&self) -> serde_json::Value {
-        metrics::upstreams(self.0.hub())
+        metrics::upstreams(self.0.recorder().hub())
     }
 
     fn direct_upstream(&self, address: &str, direction: Value) -> Result<Option<Value>, String> {
         let direction: Directing =
             serde_json::from_value(direction).map_err(|error| error.to_string())?;
-        let hub = self.0.hub();
+        let hub = self.0.recorder().hub();
         if !metrics::direct(hub, address, &direction.read()?) {
             return Ok(None);
         }
@@ -88,11 +90,27 @@ impl Counts for Counted {
     }
 
     fn python_applications(&self) -> serde_json::Value {
-        metrics::python_applications(self.0.hub())
+        metrics::python_applications(self.0.recorder().hub())
     }
 
     fn count(&self, method: &str, path: &str, status: u16) {
-        self.0.hub().count_admin(method, path, status);
+        self.0.recorder().hub().count_admin(method, path, status);
+    }
+
+    fn sample(&self) {
+        self.0.sample();
+    }
+
+    fn status(&self) -> Vec<u8> {
+        json_line(&self.0.snapshot())
+    }
+
+    fn status_csv(&self) -> Vec<u8> {
+        self.0.snapshot().to_csv().into_bytes()
+    }
+
+    fn history(&self) -> Vec<u8> {
+        json_line(&self.0.history())
     }
 }
 
@@ -145,3 +163,11 @@ impl Directing {
 
 /// The largest weight: sums of many stay far from what a counter holds.
 const WEIGHT_MAX: u32 = 65_535;
+
+/// A document as JSON on one line.
+fn json_line(document: &impl Serialize) -> Vec<u8> {
+    // Neither map keys that are not texts nor failing serializers occur in it.
+    let mut text = serde_json::to_vec(document).unwrap_or_default();
+    text.push(b'\n');
+    text
+}

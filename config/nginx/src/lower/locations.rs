@@ -102,6 +102,11 @@ pub fn modifier_and_word(directive: &Directive) -> Option<(&str, &str)> {
     })
 }
 
+/// Whether a directive sends requests to an upstream.
+fn is_pass(content: &Directive) -> bool {
+    content.name().ends_with("_pass")
+}
+
 impl Lowering<'_> {
     pub(super) fn virtual_server(&mut self, level: &Level<'_>, name: &str) -> VirtualServer {
         let usual = Root {
@@ -129,6 +134,7 @@ impl Lowering<'_> {
         let locations = self.locations(level, &around, None);
         VirtualServer {
             names: Vec::new(),
+            status_zone: content::zone_of_server(level),
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
             real_ip: realip::settings(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
@@ -476,9 +482,7 @@ impl Lowering<'_> {
         filters.extend(headers::trailers(self, level, facts));
         let ranges_at = filters.len();
         filters.extend(gzip::lower(self, level));
-        let is_passed = here
-            .content
-            .is_some_and(|line| line.name().ends_with("_pass"));
+        let is_passed = here.content.is_some_and(is_pass);
         filters.extend(ssi::lower(self, level, facts));
         filters.extend(charset::lower(self, level, facts, is_passed));
         filters.extend(sub::lower(self, level, facts));
@@ -539,6 +543,7 @@ impl Lowering<'_> {
             log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
             rewrite_log: level.is_on("rewrite_log", false),
             client_limits: http_core::client_limits(self, level),
+            status_zone: content::zone_of_location(level),
             facts: self.facts_row(facts),
         }
     }

@@ -1,4 +1,4 @@
-//! `ngx_http_stub_status_module` and `ngx_http_empty_gif_module`: built-in content; `ngx_http_referer_module` and
+//! `ngx_http_stub_status_module`, `ngx_http_api_module` and `ngx_http_empty_gif_module`: built-in content; `ngx_http_referer_module` and
 //! `ngx_http_secure_link_module`: variables derived from the request.
 
 use sluice_diag::Diagnostic;
@@ -7,11 +7,12 @@ use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
 
 use crate::definition::Takes::{Nothing, Size, Words};
 use crate::definition::Verdict::{Always, Partly};
-use crate::definition::{Content, Definition, MANY, many, once};
+use crate::definition::{Content, Definition, MANY, Wrong, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Derived, Facts, literal};
 use crate::modules::browser;
+use crate::tree::Directive;
 
 /// Those of `stub_status`.
 pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1))
@@ -19,6 +20,56 @@ pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1))
         "connections that are sending a head count as waiting",
     ))
     .content(lower)];
+
+/// Those of nginx Plus's status.
+pub const API: &[Definition] = &[
+    once("api", Words(0, 1))
+        .but(Partly(
+            "read-only, with `nginx`, `processes`, `connections`, `workers` and, of `http`, `requests`, `server_zones`, \
+             `location_zones` and `limit_reqs`; `sent` and `received` count bodies",
+        ))
+        .checked(api_argument)
+        .content(lower_api),
+    once("status_zone", Words(1, 1)),
+];
+
+/// `api` takes one parameter.
+fn api_argument(directive: &Directive) -> Option<Wrong> {
+    let word = directive.arg(0)?;
+    (!matches!(word, "write=on" | "write=off")).then_some((0, "`write=on` or `write=off`"))
+}
+
+fn lower_api(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    if content.directive.arg(0) == Some("write=on") {
+        cx.report.push(
+            Diagnostic::error("unsupported-directive", "`api write=on` is not supported")
+                .at(content.directive.span(), "the API is read-only")
+                .imported(content.directive.name.import)
+                .help("leave `write=on` out, and reload the configuration to change upstreams"),
+        );
+        return None;
+    }
+    lower(cx, content)
+}
+
+/// The zone in which the requests of a server are counted; empty for none.
+pub fn zone_of_server(level: &Level<'_>) -> String {
+    zone(level.own("status_zone").last())
+}
+
+/// The zone in which the requests are counted that end in a location, or in an `if` of one: its own, else that of the
+/// location around it. That of the server counts all of its requests, and no location inherits it.
+pub fn zone_of_location(level: &Level<'_>) -> String {
+    let mut levels = level.locations();
+    zone(levels.find_map(|level| level.own("status_zone").last()))
+}
+
+fn zone(directive: Option<&Directive>) -> String {
+    let word = directive.and_then(|directive| directive.arg(0));
+    word.filter(|word| *word != "off")
+        .unwrap_or_default()
+        .to_owned()
+}
 
 /// Those of `empty_gif`.
 pub const EMPTY_GIF: &[Definition] = &[once("empty_gif", Nothing).content(lower)];

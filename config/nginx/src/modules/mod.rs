@@ -103,6 +103,8 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_access_module", &[access::DIRECTIVES]),
     plain("ngx_http_acme_module", &[acme::DIRECTIVES]),
     plain("ngx_http_addition_module", &[addition::DIRECTIVES]),
+    plain("ngx_http_api_module", &[content::API]),
+    plain("ngx_http_api_module_head", &[content::API]),
     plain("ngx_http_auth_basic_module", &[auth::BASIC]),
     plain("ngx_http_auth_request_module", &[auth::REQUEST]),
     plain("ngx_http_autoindex_module", &[files::AUTOINDEX]),

@@ -223,6 +223,7 @@ const NOT_INHERITED: &[(&str, &str, &str, &str)] = &[
     ("set", "$v 1", "$v 2", ACTS),
     ("empty_gif", "", "", RESPONDS),
     ("stub_status", "", "", RESPONDS),
+    ("api", "", "", RESPONDS),
     ("proxy_pass", "http://127.0.0.1:1", "http://127.0.0.1:2", RESPONDS),
     ("fastcgi_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
     ("grpc_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
@@ -234,12 +235,20 @@ const NOT_INHERITED: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// What the location itself is part of the meaning of: it is inherited as it was written around.
-const BY_PLACE: &[(&str, &str, &str, &str)] = &[(
-    "alias",
-    "/a/",
-    "/b/",
-    "it stands in for the path of the location in which it is written",
-)];
+const BY_PLACE: &[(&str, &str, &str, &str)] = &[
+    (
+        "alias",
+        "/a/",
+        "/b/",
+        "it stands in for the path of the location in which it is written",
+    ),
+    (
+        "status_zone",
+        "a",
+        "b",
+        "that of a server counts all of its requests, and no location inherits it",
+    ),
+];
 
 /// Directives of servers, which no location has. A certificate is there.
 #[rustfmt::skip]

@@ -28,7 +28,7 @@ impl Maintainer {
             .state()
             .managed
             .get(&(plan.id.clone(), subject.clone()))
-            .and_then(|managed| Some((managed.pair.clone()?, managed.attempts)));
+            .and_then(|managed| Some((managed.pair.clone()?, managed.attempts.clone())));
         if let Some((pair, attempts)) = known {
             // After a failure, reloading the configuration does not cause an earlier retry.
             let is_good = !pair.lifetime.has_ended(now) && accepts(plan, &pair);

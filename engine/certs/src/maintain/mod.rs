@@ -4,6 +4,7 @@
 
 mod make;
 mod plan;
+mod standing;
 mod staple;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, 
 use std::time::{Duration, SystemTime};
 
 pub use plan::Plan;
+pub use standing::Standing;
 
 use crate::challenges::Challenges;
 use crate::failure::{CertsError, Notice};

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use crate::failure::{CertsError, Fault};
 use crate::issuer::Issuer;
 use crate::keys::KeyType;
+use crate::limits::ERROR_BYTES_MAX;
 use crate::pair::Pair;
 use crate::renewal::{Advice, Setback, believed, retry_pause, seed_of};
 use crate::store::CertStore;
@@ -93,11 +94,13 @@ impl Managed {
 pub(super) type ManagedTable = BTreeMap<Key, Managed>;
 
 /// Consecutive failed attempts.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Attempts {
     pub(super) failures: u32,
     /// The earliest time of the next attempt.
     pub(super) next: Option<SystemTime>,
+    /// The error of the last attempt.
+    pub(super) error: Option<Box<str>>,
 }
 
 impl Attempts {
@@ -119,6 +122,8 @@ impl Attempts {
         let pause = retry_pause(self.failures, setback, seed);
         let next = believed(wish, now).map_or(now + pause, |wish| wish.max(now + pause));
         self.next = Some(next);
+        let error = error.to_string();
+        self.error = Some(error[..error.floor_char_boundary(ERROR_BYTES_MAX)].into());
         next
     }
 

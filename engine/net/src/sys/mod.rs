@@ -20,3 +20,4 @@ pub mod send;
 pub mod spawn;
 pub mod tcp_info;
 pub mod temp_file;
+pub mod terminal;

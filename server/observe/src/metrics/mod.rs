@@ -21,6 +21,7 @@ mod upstreams;
 
 pub use overload::CountedAdmission;
 pub use page::page;
+pub use process::ProcessFacts;
 pub use push::{PushSettings, Pusher};
 pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
@@ -34,15 +35,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_net::memory::MemoryLimit;
 use sluice_net::{ConnectionLimit, Counters};
-use sluice_python::Groups;
+use sluice_python::{GroupSnapshot, Groups};
 
 use admin::AdminCounts;
+
+use crate::site_counts::Sites;
 
 /// All metrics of the process. There is one per process, which outlives configurations.
 #[derive(Debug)]
 pub struct Hub {
     started: SystemTime,
     http: RwLock<Option<Arc<HttpMetrics>>>,
+    sites: Sites,
+    location_zones: Sites,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
@@ -75,6 +80,11 @@ pub trait Health: std::fmt::Debug + Send + Sync {
     /// The current state.
     fn standing(&self) -> Standing;
 
+    /// Why active health checks consider it unhealthy, if they do.
+    fn check_failure(&self) -> Option<String> {
+        None
+    }
+
     /// Carries out what an operator directs for its address.
     fn direct(&self, direction: &Direction);
 }
@@ -84,6 +94,8 @@ impl Default for Hub {
         Hub {
             started: SystemTime::now(),
             http: RwLock::default(),
+            sites: Sites::default(),
+            location_zones: Sites::default(),
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
             admissions: Mutex::default(),
@@ -116,7 +128,7 @@ impl Hub {
 
     /// The number of connections accepted so far, and of those open.
     pub fn connections(&self) -> (u64, u64) {
-        let workers = self.workers.get().map_or(&[][..], Vec::as_slice);
+        let workers = self.workers();
         let sum = |count: fn(&Counters) -> u64| workers.iter().map(|worker| count(worker)).sum();
         (
             sum(|worker| worker.accepted.value()),
@@ -127,6 +139,51 @@ impl Hub {
     /// Sets the request metrics of the current configuration.
     pub fn set_http(&self, http: Option<Arc<HttpMetrics>>) {
         *self.http.write().expect(NEVER_POISONED) = http;
+    }
+
+    /// When the process started.
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    /// When a configuration was last loaded, in milliseconds since the Unix epoch; 0 if none was.
+    pub fn loaded_at_millis(&self) -> u64 {
+        self.loaded_at.load(Ordering::Relaxed)
+    }
+
+    /// The counters of the workers, once those have been started.
+    pub fn workers(&self) -> &[Arc<Counters>] {
+        self.workers.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The maximum number of client connections.
+    pub fn connections_max(&self) -> Option<usize> {
+        self.connections.get().map(|limit| limit.max())
+    }
+
+    /// The upstreams in use: their state, and why a health check failed.
+    pub fn upstream_standings(&self) -> Vec<(String, Standing, Option<String>)> {
+        upstreams::with_reasons(self)
+    }
+
+    /// The zones of rate limits in use; those with the same name are summed.
+    pub fn rate_zones(&self) -> Vec<(String, ZoneTotals)> {
+        rate_limits::sums(self)
+    }
+
+    /// The Python applications in use.
+    pub fn python_groups(&self) -> Vec<GroupSnapshot> {
+        self.python.snapshot()
+    }
+
+    /// The sites whose requests are counted.
+    pub fn sites(&self) -> &Sites {
+        &self.sites
+    }
+
+    /// The zones that `status_zone` of locations in an nginx.conf names.
+    pub fn location_zones(&self) -> &Sites {
+        &self.location_zones
     }
 
     /// Shows an upstream as long as it is in use.

@@ -67,7 +67,7 @@ impl Applications {
         durations
     }
 
-    fn snapshot(&self) -> Vec<GroupSnapshot> {
+    pub(super) fn snapshot(&self) -> Vec<GroupSnapshot> {
         let groups = lock(&self.groups).clone();
         groups.map(|groups| groups.snapshot()).unwrap_or_default()
     }

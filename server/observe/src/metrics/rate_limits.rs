@@ -56,23 +56,31 @@ const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
     ),
 ];
 
-/// Adds the zones that are in use, by their names.
-pub(super) fn write(hub: &Hub, page: &mut Page) {
-    // Zones with the same name and different rates, as after a reload, are added up.
-    let mut found = BTreeMap::<String, Vec<ZoneTotals>>::new();
+/// The zones in use, by name. Zones with the same name and different rates, as after a reload, are summed.
+pub(super) fn sums(hub: &Hub) -> Vec<(String, ZoneTotals)> {
+    let mut found = BTreeMap::<String, ZoneTotals>::new();
     for (name, zone) in &*lock(&hub.rate_zones) {
         if let Some(zone) = zone.upgrade() {
-            found.entry(name.clone()).or_default().push(zone.totals());
+            let (sum, totals) = (found.entry(name.clone()).or_default(), zone.totals());
+            sum.asked += totals.asked;
+            sum.refused += totals.refused;
+            sum.forgotten += totals.forgotten;
+            sum.keys += totals.keys;
         }
     }
+    found.into_iter().collect()
+}
+
+/// Adds the zones that are in use, by their names.
+pub(super) fn write(hub: &Hub, page: &mut Page) {
+    let found = sums(hub);
     if found.is_empty() {
         return;
     }
     for (name, help, kind, part) in RATE_LIMITS {
         page.family(name, help, kind);
         for (zone, totals) in &found {
-            let sum: u64 = totals.iter().map(part).sum();
-            page.sample("", &[("zone", zone)], sum);
+            page.sample("", &[("zone", zone)], part(totals));
         }
     }
 }

@@ -51,7 +51,7 @@ impl Standing {
     }
 
     /// Whether no criterion considers it unhealthy.
-    fn is_healthy(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.judgements()
             .iter()
             .all(|(_, well)| *well != Some(false))
@@ -90,6 +90,23 @@ fn found(hub: &Hub) -> BTreeMap<String, Standing> {
         }
     }
     found
+}
+
+/// The upstreams in use, with the reason why a health check failed.
+pub(super) fn with_reasons(hub: &Hub) -> Vec<(String, Standing, Option<String>)> {
+    let mut reasons: BTreeMap<String, String> = BTreeMap::new();
+    for (address, health) in lock(&hub.upstreams).iter() {
+        if let Some(reason) = health.upgrade().and_then(|health| health.check_failure()) {
+            reasons.entry(address.clone()).or_insert(reason);
+        }
+    }
+    let shown = found(hub).into_iter();
+    shown
+        .map(|(address, standing)| {
+            let reason = reasons.remove(&address);
+            (address, standing, reason)
+        })
+        .collect()
 }
 
 /// The upstreams as shown by the admin API: `address`, `num_requests` and `fails` as in Caddy (without `num_requests`

@@ -64,6 +64,7 @@ impl<'m> Builder<'m> {
             group: self.group(&config.group),
             terminal: config.terminal,
             kind: None,
+            site: None,
         }
     }
 

@@ -398,7 +398,15 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
                 let responded = within(&worker, timeout, checks.check(&worker, &target)).await;
                 let result = match responded {
                     Some(Ok(result)) => result,
-                    Some(Err(_)) | None => CheckResult::Failed,
+                    Some(Err(failure)) => {
+                        target.checked.note_failure(&failure.to_string());
+                        CheckResult::Failed
+                    }
+                    None => {
+                        let why = format!("no response within {timeout:?}");
+                        target.checked.note_failure(&why);
+                        CheckResult::Failed
+                    }
                 };
                 match machine.receive(result, clock::now()) {
                     Some(CheckEvent::Up) => target.up(),
@@ -445,9 +453,18 @@ impl Checks {
             });
             match next {
                 Some(next) => place = next,
-                None => return self.judge(worker, call, response).await,
+                None => {
+                    let status = response.head.status.code();
+                    let result = self.judge(worker, call, response).await?;
+                    if result == CheckResult::Failed {
+                        let why = format!("unexpected response with status {status}");
+                        target.checked.note_failure(&why);
+                    }
+                    return Ok(result);
+                }
             }
         }
+        target.checked.note_failure("too many redirects");
         Ok(CheckResult::Failed)
     }
 

@@ -95,6 +95,10 @@ impl Health for Upstream {
         }
     }
 
+    fn check_failure(&self) -> Option<String> {
+        self.checked.failure()
+    }
+
     fn direct(&self, direction: &Direction) {
         self.directed.direct(direction);
     }

@@ -14,7 +14,7 @@ use super::*;
 use sluice_observe::log::Log;
 use sluice_pipeline::handler::{Handler, Waiting};
 use sluice_pipeline::program::{List, Route};
-use sluice_pipeline::settings::{Times, settings};
+use sluice_pipeline::settings::settings;
 
 /// Panics, either at once or after awaiting.
 enum Panics {
@@ -53,6 +53,7 @@ fn site() -> Site {
         group: None,
         terminal: true,
         kind: None,
+        site: None,
     };
     let routes = vec![
         route("/now", Box::new(Panics::AtOnce)),
@@ -75,11 +76,12 @@ fn site() -> Site {
                 itself: Default::default(),
                 virtual_servers: None,
                 metrics: None,
+                sites: None,
             },
             trusted_proxies: None,
             host_check: HostCheck::Off,
         },
-        settings: settings(&Server::default(), Times::Coarse),
+        settings: settings(&Server::default()),
         per_server: None,
         access: None,
         recorder: Arc::new(Recorder::new(Log::silent(), 1)),

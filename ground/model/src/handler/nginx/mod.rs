@@ -158,6 +158,8 @@ objects! {
     pub struct VirtualServer {
         /// Its names in nginx's syntax: exact, `*.a`, `a.*`, `.a`, `~regex`.
         pub names: Vec<String>,
+        /// The zone in which its requests are counted (`status_zone`); its names when empty.
+        pub status_zone: String,
         /// Whether adjacent slashes in a path are merged; they are when absent.
         pub merge_slashes: Option<bool>,
         /// Whether headers with an underscore in their names are accepted.
@@ -242,6 +244,8 @@ objects! {
         pub rewrite_log: bool,
         /// The number of its [`ClientLimits`]; 0 for nginx's defaults.
         pub client_limits: u32,
+        /// The zone in which requests that end here are counted (`status_zone` of a location); none when empty.
+        pub status_zone: String,
         /// The row with its values in tables of the kind `place`.
         pub facts: u32,
     }

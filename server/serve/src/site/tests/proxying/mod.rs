@@ -42,7 +42,7 @@ use sluice_net::workers::{Listen, Workers};
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::Log;
-use sluice_pipeline::settings::{Times, settings};
+use sluice_pipeline::settings::settings;
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -120,7 +120,7 @@ fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
     let rules = Rules::build(&config, "", &[], None).map_err(|refusals| refusals[0].to_string());
     let site = Site {
         rules: rules.unwrap().0,
-        settings: settings(&config, Times::Coarse),
+        settings: settings(&config),
         per_server: None,
         access: None,
         recorder: Arc::new(Recorder::new(Log::silent(), 1)),
