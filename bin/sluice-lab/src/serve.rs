@@ -94,6 +94,9 @@ struct RespondOptions {
     /// Make the delay random (exponential) with the given mean
     #[arg(long)]
     random_delay: bool,
+    /// Work on this many requests at a time, each for its delay; others wait (default: unlimited)
+    #[arg(long)]
+    concurrency: Option<usize>,
     /// Additional delay before the first response of each connection: the cost of connecting to a distant server
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     first_delay: Duration,
@@ -152,6 +155,7 @@ pub fn run(options: &Options) -> Outcome {
                 close: respond.body.close,
                 delay: respond.delay,
                 random_delay: respond.random_delay,
+                concurrency: respond.concurrency,
                 first_delay: respond.first_delay,
                 corpus: respond.corpus.map(Corpus::make),
                 faults: Faults {

@@ -2,9 +2,12 @@
 //! [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols; `sluice-upstream` has the
 //! connections to upstreams.
 
+mod accepting;
+pub mod admission;
 mod bind_error;
 mod binding;
 pub mod body;
+mod body_hold;
 pub mod buffers;
 pub mod clock;
 mod conditions;
@@ -13,6 +16,7 @@ mod connection_slots;
 pub mod datagrams;
 pub mod failure;
 pub mod gate;
+pub mod handover;
 mod handshakes;
 mod inherited_sockets;
 pub mod interims;
@@ -20,6 +24,7 @@ pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
 pub mod load;
+pub mod memory;
 pub mod multiplexed;
 #[cfg(test)]
 #[path = "../../../tests/support/ports.rs"]

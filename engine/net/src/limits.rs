@@ -52,6 +52,21 @@ pub const PIPELINE_BURST_MAX: u32 = 64;
 /// section 15.2). A page of early hints fits; a client that does not read costs no more.
 pub const INTERIM_BYTES_MAX: usize = 16 * 1024;
 
+/// How long a request body waits under memory pressure before its request fails: as long as a client waits for a
+/// connection.
+pub const BODY_HELD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that a worker allocates for data before memory is measured once more, if there is a limit: measuring takes some
+/// 20 us, and a process may exceed its limit by a few times this.
+pub const MEMORY_MEASURED_BYTES: usize = 4 * 1024 * 1024;
+
+/// Idle connections that a worker closes at each tick under memory pressure: ten thousand a second, so that closing does
+/// not delay everything else.
+pub const IDLE_CLOSED_MAX: usize = 1_000;
+
+/// One in this many idle connections is closed at each tick under memory pressure, those idle longest first.
+pub const IDLE_CLOSED_PART: usize = 4;
+
 /// The kernel's accept queue, which the kernel caps at net.core.somaxconn.
 pub const LISTEN_BACKLOG: i32 = 4096;
 
@@ -182,3 +197,15 @@ pub const PEER_DEPTH_MAX: usize = PEER_CHAIN_MAX;
 
 /// The buffers of a UDP socket: with less, a burst of a thousand handshakes loses datagrams.
 pub const DATAGRAM_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The longest message between the two processes of a binary upgrade: a configuration may have 64 MiB, and as much again is
+/// left for counts.
+pub const HANDOVER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// What one packet of such a message carries: a fraction of a socket's send buffer (`net.core.wmem_default`, 208 KiB).
+pub const HANDOVER_PACKET_BYTES: usize = 32 * 1024;
+
+/// How long idle client connections stay open when another process takes over. A client that sends its next request
+/// meanwhile gets a response with `Connection: close`, so a request is never reset on its way. Clients that pause longer
+/// than this between requests are rarely about to send one.
+pub const IDLE_LINGER: Duration = Duration::from_secs(2);

@@ -22,3 +22,8 @@ pub async fn within<T>(
     })
     .await
 }
+
+/// Like [`within`], with a timer of its own that fires to the millisecond: for short times that matter.
+pub async fn within_exactly<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, work).await.ok()
+}

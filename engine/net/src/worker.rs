@@ -11,12 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sluice_message::{ConnFacts, ConnInfo, Moment, Remote};
+use sluice_policy::memory::Pressure;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
 use crate::connection_slots::{self, ConnectionSlot, ConnectionSlots, NoFreeSlot};
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
+use crate::limits::{IDLE_CLOSED_MAX, IDLE_CLOSED_PART};
+use crate::memory::{MemoryLimit, WorkerMemory};
 use crate::retirement::Retirement;
 use crate::timer::Timers;
 use crate::upstream_pool::{PoolSlot, UpstreamPool};
@@ -32,6 +35,8 @@ pub struct Worker {
     pub clock: Clock,
     /// Its timeouts.
     pub timers: Rc<Timers>,
+    /// The memory pressure.
+    pub memory: WorkerMemory,
     /// Its buffer pool.
     pub buffers: Buffers,
     /// Its upstream connections.
@@ -48,6 +53,9 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
+    /// Whether idle connections stay open for a while although the process is draining, see
+    /// [`crate::Workers::pass_on`].
+    pub(crate) lingers: Cell<bool>,
     /// How many connections have got a number.
     connections: Cell<u64>,
     /// How many have asked the worker to stay, see [`Worker::stay`].
@@ -109,6 +117,16 @@ pub struct Counters {
     pub responses_too_slow: Count,
     /// How often accepting paused because a limit was reached.
     pub accept_pauses: Count,
+    /// Pooled buffers freed because of memory pressure.
+    pub memory_buffers_freed: Count,
+    /// Request bodies that had to wait because of memory pressure.
+    pub memory_bodies_held: Count,
+    /// Idle connections closed because of memory pressure.
+    pub memory_idle_closed: Count,
+    /// Connections refused because of memory pressure.
+    pub memory_connections_refused: Count,
+    /// Requests refused because of memory pressure.
+    pub memory_requests_refused: Count,
     /// Current temporary files of bodies.
     pub spool_files: Count,
     /// Their total size in bytes.
@@ -158,15 +176,21 @@ impl Count {
 impl Worker {
     /// Worker `index` of `count`.
     pub fn new(index: usize, count: usize) -> Rc<Self> {
-        Worker::counting(index, count, Arc::default())
+        Worker::sharing(index, count, (Arc::default(), Arc::default()))
     }
 
-    /// Like [`Worker::new`], with counters that others read.
-    pub(crate) fn counting(index: usize, count: usize, counters: Arc<Counters>) -> Rc<Self> {
+    /// Like [`Worker::new`], with the memory limit of the process, and counters that others read.
+    pub(crate) fn sharing(
+        index: usize,
+        count: usize,
+        (counters, memory_limit): (Arc<Counters>, Arc<MemoryLimit>),
+    ) -> Rc<Self> {
         Rc::new(Worker {
             index,
             count,
             counters,
+            memory: WorkerMemory::of(memory_limit.clone()),
+            buffers: Buffers::of(memory_limit),
             ..Worker::default()
         })
     }
@@ -216,13 +240,32 @@ impl Worker {
         Stay(self.staying.clone())
     }
 
-    /// Advances the clock, fires timeouts, and closes upstream connections that were idle for too long.
+    /// Whether memory is so scarce that new connections and requests are refused.
+    pub fn refuses(&self) -> bool {
+        self.memory.level() == Pressure::Refuse
+    }
+
+    /// Advances the clock, fires timeouts, closes upstream connections that were idle for too long, and saves memory if
+    /// that is scarce.
     pub(crate) fn tick(&self) {
         self.clock.tick();
         let now = self.clock.coarse();
         self.timers.sweep(now);
         if let Some(pool) = self.upstreams.get() {
             pool.sweep(now);
+        }
+        self.save_memory(self.memory.tick(now));
+    }
+
+    fn save_memory(&self, pressure: Pressure) {
+        let freed = self.buffers.set_scarce(pressure >= Pressure::SmallBuffers);
+        if freed > 0 {
+            self.counters.memory_buffers_freed.add(freed as u64);
+        }
+        if pressure >= Pressure::CloseIdle {
+            let closed = (self.timers).expire_oldest_idle(IDLE_CLOSED_MAX, IDLE_CLOSED_PART);
+            self.counters.memory_idle_closed.add(closed as u64);
+            self.close_idle_upstreams();
         }
     }
 

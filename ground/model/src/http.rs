@@ -20,6 +20,9 @@ pub const HTTP_PORT: u16 = 80;
 /// The port for HTTPS where nothing else is configured.
 pub const HTTPS_PORT: u16 = 443;
 
+/// The lowest memory limit in bytes: an idle process uses about half as much, and nothing could be served below.
+pub const MEMORY_LIMIT_MIN: u64 = 16 * 1024 * 1024;
+
 objects! {
     /// All HTTP servers.
     pub struct HttpApp {
@@ -35,6 +38,8 @@ objects! {
         pub servers: BTreeMap<String, Server>,
         /// Metrics of all servers, off when absent.
         pub metrics: Option<Metrics>,
+        /// The memory in bytes that the process stays below, unlimited when zero. Our own word.
+        pub memory_limit: u64,
     }
 
     /// What is counted.

@@ -15,8 +15,11 @@ pub mod group;
 pub mod health;
 pub mod limit;
 pub mod limits;
+pub mod memory;
+pub mod overload;
 pub mod random;
 pub mod retry;
+pub mod typical;
 pub mod xxh64;
 
 pub use backoff::Backoff;

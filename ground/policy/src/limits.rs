@@ -30,8 +30,8 @@ pub const CHOICES_MAX: usize = 32;
 /// odd.
 pub const FALLBACKS_MAX: usize = 8;
 
-/// Tenths of a retry that one request earns: retries stay at a tenth of the requests.
-pub const RETRY_EARNED_TENTHS: u32 = 1;
+/// Retries for a hundred requests, unless the configuration says otherwise: they stay at a tenth of the requests.
+pub const RETRY_BUDGET_PERCENT: u32 = 10;
 
 /// Retries that may be saved up, so that a burst of failures after a calm hour cannot become a
 /// storm.
@@ -60,3 +60,36 @@ pub const LOOKS_MAX: usize = 21;
 /// What of a transfer that is faster than the lowest rate counts later: as much as we take from a client, or hold for it,
 /// at a time (a body buffer, the output of TLS), twice. At 240 bytes a second that is nine minutes.
 pub const DATA_RATE_BURST_BYTES: u64 = 128 * 1024;
+
+/// The shortest window in which an adaptive concurrency limit judges latencies: long enough for some requests to end,
+/// and short enough to react before clients notice.
+pub const LATENCY_WINDOW: Duration = Duration::from_millis(100);
+
+/// Requests that have to end in such a window: the median of fewer says little.
+pub const LATENCY_SAMPLES_MIN: usize = 10;
+
+/// Latencies that such a window holds, sixteen bytes each: the median of more is hardly more exact.
+pub const LATENCY_SAMPLES_MAX: usize = 256;
+
+/// The concurrency limit before anything was measured, which doubles with each window: most applications serve as many,
+/// and one that serves fewer has worked on these before its clients give up.
+pub const LIMIT_AT_START: u32 = 50;
+
+/// How long a measured latency without load counts, once more as part of the previous epoch: after a deployment the
+/// latency is another one.
+pub const UNLOADED_EPOCH: Duration = Duration::from_secs(30);
+
+/// The shares of the memory limit, in percent, at which the measures of memory pressure begin. The last one leaves room
+/// for what requests in flight still allocate before the next sample.
+pub const MEMORY_PRESSURE_PERCENT: [u64; 4] = [70, 80, 85, 90];
+
+/// How far below its share, in percent of the limit, a measure of memory pressure ends: more than memory use changes from
+/// one sample to the next while nothing happens.
+pub const MEMORY_HYSTERESIS_PERCENT: u64 = 5;
+
+/// A latency moves the running median of a group by one in this many parts: some hundred requests after a change it is
+/// the new median, and a single one hardly counts.
+pub const TYPICAL_STEP_PARTS: u64 = 64;
+
+/// Latencies of a group before any of them is called an outlier.
+pub const TYPICAL_LATENCIES_MIN: u64 = 20;

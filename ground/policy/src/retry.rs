@@ -7,7 +7,7 @@ use core::time::Duration;
 use sluice_message::{Method, Moment};
 
 use crate::limits::{
-    FAILOVER_TIME, FAILOVERS_MAX, RETRIES_AT_START, RETRIES_SAVED_MAX, RETRY_EARNED_TENTHS,
+    FAILOVER_TIME, FAILOVERS_MAX, RETRIES_AT_START, RETRIES_SAVED_MAX, RETRY_BUDGET_PERCENT,
 };
 
 /// How often and how long a request is tried (`lb_retries`, `lb_try_duration`, `lb_try_interval`).
@@ -125,13 +125,15 @@ fn fails_over(failed: &Failed<'_>, now: Moment) -> bool {
         && now.since(failed.since) < FAILOVER_TIME
 }
 
-/// Bounds the requests sent twice to a tenth of all, so that upstreams in trouble are not buried in
+/// Bounds the requests sent twice to a share of all, by default a tenth, so that upstreams in trouble are not buried in
 /// repetitions. All workers of a server share one per proxy. Attempts of which no upstream saw
 /// anything are free.
 #[derive(Debug)]
 pub struct RetryBudget {
-    /// Tenths of a retry.
+    /// Hundredths of a retry.
     saved: AtomicU32,
+    /// How many of them a request earns.
+    percent: u32,
 }
 
 impl Default for RetryBudget {
@@ -141,21 +143,27 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// A budget with what it has at the start.
+    /// A budget of a tenth of the requests, with what it has at the start.
     pub const fn new() -> RetryBudget {
+        RetryBudget::of_percent(RETRY_BUDGET_PERCENT)
+    }
+
+    /// A budget of this share of the requests, with what it has at the start.
+    pub const fn of_percent(percent: u32) -> RetryBudget {
         RetryBudget {
-            saved: AtomicU32::new(RETRIES_AT_START * 10),
+            saved: AtomicU32::new(RETRIES_AT_START * 100),
+            percent,
         }
     }
 
     /// Counts a request.
     pub fn earn(&self) {
         let earn = |saved: u32| {
-            let full = saved >= RETRIES_SAVED_MAX * 10;
+            let full = saved >= RETRIES_SAVED_MAX * 100;
             if full {
                 None
             } else {
-                Some(saved + RETRY_EARNED_TENTHS)
+                Some(saved + self.percent)
             }
         };
         // A full budget stays as it is.
@@ -166,7 +174,7 @@ impl RetryBudget {
 
     /// Takes one retry from the budget and returns whether one was left.
     pub fn spend(&self) -> bool {
-        let spend = |saved: u32| saved.checked_sub(10);
+        let spend = |saved: u32| saved.checked_sub(100);
         self.saved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend)
             .is_ok()
@@ -319,6 +327,23 @@ mod tests {
             repeated += usize::from(policy(1, 0).next_attempt(&failed, &budget, at(0)).is_some());
         }
         assert_eq!(repeated, 10_000 / 10 + RETRIES_AT_START as usize);
+    }
+
+    #[test]
+    fn a_budget_may_be_another_share() {
+        for percent in [1, 25, 100] {
+            let budget = RetryBudget::of_percent(percent);
+            let spent = (0..10_000).filter(|_| {
+                budget.earn();
+                budget.spend()
+            });
+            let spent = u32::try_from(spent.count()).unwrap();
+            let most = 100 * percent + RETRIES_AT_START;
+            assert!(
+                (100 * percent..=most).contains(&spent),
+                "{percent} %: {spent}"
+            );
+        }
     }
 
     #[test]

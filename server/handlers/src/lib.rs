@@ -2,6 +2,7 @@
 
 pub mod acme_protocol;
 pub mod acme_server;
+mod address_prefixes;
 pub mod authentication;
 pub mod body_text;
 pub mod copy_response;
@@ -16,6 +17,7 @@ pub mod limits;
 pub mod log_append;
 pub mod map;
 pub mod metrics;
+pub mod overload;
 pub mod push;
 pub mod rate_limit;
 pub mod request_body;

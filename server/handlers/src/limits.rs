@@ -23,6 +23,38 @@ pub const FLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an `in_flight` key that are significant; an address or a name fits.
 pub const FLIGHT_KEY_BYTES_MAX: usize = 256;
 
+/// Default latency of requests under load that `overload adaptive` accepts: what users hardly notice.
+pub const OVERLOAD_TARGET: Duration = Duration::from_millis(100);
+
+/// Default time that a request waits with `overload queue`. A request that has waited for as long takes a slot that a
+/// newer one could have used better.
+pub const OVERLOAD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One in this many parts of its timeout is how long a request waits with `overload queue` once the queue no longer
+/// empties.
+pub const OVERLOAD_TIMEOUT_PART: u32 = 10;
+
+/// Default number of requests that wait with `overload`: a few hundred bytes each, and more than are served in time.
+pub const OVERLOAD_QUEUE: usize = 1_000;
+
+/// The most requests that may wait with `overload`.
+pub const OVERLOAD_QUEUE_MAX: usize = 100_000;
+
+/// Default lowest limit of `overload adaptive`: one request more than an application serves at a time at least, so that
+/// the next one is there when it ends.
+pub const OVERLOAD_MIN: u32 = 2;
+
+/// Default highest limit of `overload adaptive`.
+pub const OVERLOAD_MAX: u32 = 10_000;
+
+/// The shortest and longest `Retry-After` of requests that `overload` sheds, in seconds. It is random, so that clients do
+/// not come back all at once.
+pub const OVERLOAD_RETRY_SECONDS: std::ops::RangeInclusive<u64> = 1..=3;
+
+/// A request body up to this size has arrived with its head. With a longer one, or one of unknown length, the client
+/// decides how long the response takes, so its latency says nothing about the upstream.
+pub const OVERLOAD_BODY_BYTES_MAX: u64 = 16 * 1024;
+
 /// Default number of folder entries to read for a listing; Caddy's default.
 pub const LISTING_ENTRIES_MAX: usize = 10_000;
 

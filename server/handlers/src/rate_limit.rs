@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -11,9 +10,10 @@ use std::time::Duration;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{RateLimit as Config, RateZone};
 use sluice_net::clock;
-use sluice_policy::limit::{Outcome, Rate, RateError, Zone};
+use sluice_policy::limit::{Mark, Outcome, Rate, RateError, Zone};
 use sluice_route::{MatcherSets, Template};
 
+use crate::address_prefixes::AddressPrefixes;
 use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
 use sluice_observe::log::Log;
 use sluice_observe::metrics::{CountedZone, Hub, ZoneTotals};
@@ -43,18 +43,11 @@ pub struct RateLimit {
 pub struct Limited {
     when: Option<MatcherSets>,
     key: Template,
-    prefixes: Prefixes,
+    prefixes: AddressPrefixes,
     /// The zone that counts them.
     pub zone: Arc<SharedZone>,
     /// How early a request may arrive relative to an even rate without being delayed; `None` disables delays.
     pub at_once: Option<Duration>,
-}
-
-/// The prefix lengths of addresses that identify a client.
-#[derive(Clone, Copy)]
-struct Prefixes {
-    v4: u8,
-    v6: u8,
 }
 
 /// The placeholder with the name of the exceeded zone.
@@ -128,25 +121,17 @@ impl Limited {
         })?;
         let sets = config.r#match.iter().map(build::matcher_set);
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
-        let prefix = |bits: i64, all: u8| match bits {
-            0 => Ok(all),
-            _ => u8::try_from(bits)
-                .ok()
-                .filter(|bits| *bits <= all)
-                .ok_or_else(|| {
-                    Refusal::new(format!("zone `{name}`: a prefix of {bits} bits"))
-                        .with_help(format!("such addresses have 1 to {all} bits"))
-                }),
-        };
+        let prefixes = AddressPrefixes::build(config.ipv4_prefix, config.ipv6_prefix, (32, 128));
+        let prefixes = prefixes.map_err(|refusal| Refusal {
+            message: format!("zone `{name}`: {}", refusal.message),
+            ..refusal
+        })?;
         Ok(Limited {
             when: Some(sets)
                 .filter(|sets| !sets.is_empty())
                 .map(MatcherSets::new),
             key: builder.template(&config.key)?,
-            prefixes: Prefixes {
-                v4: prefix(config.ipv4_prefix, 32)?,
-                v6: prefix(config.ipv6_prefix, 128)?,
-            },
+            prefixes,
             at_once: config.delay.map(|count| rate.spacing() * count),
             zone: match builder.recorder {
                 Some(recorder) => recorder.shared::<Zones>().zone(name, rate, recorder.hub()),
@@ -158,12 +143,7 @@ impl Limited {
     /// What the zone counts the request by.
     pub fn key_of(&self, exchange: &Exchange) -> Vec<u8> {
         let mut key = values::expanded(&self.key, exchange);
-        if self.prefixes.v4 < 32 || self.prefixes.v6 < 128 {
-            let text = std::str::from_utf8(&key).ok();
-            if let Some(ip) = text.and_then(|text| text.parse::<IpAddr>().ok()) {
-                key = self.prefixes.of(ip).to_string().into_bytes();
-            }
-        }
+        self.prefixes.shorten(&mut key);
         if key.len() > RATE_KEY_BYTES_MAX {
             // Distinguish long keys by a keyed hash of the whole, which clients cannot predict.
             let hash = self.zone.hasher.hash_one(&key);
@@ -171,21 +151,6 @@ impl Limited {
             key.extend_from_slice(&hash.to_be_bytes());
         }
         key
-    }
-}
-
-impl Prefixes {
-    fn of(self, ip: IpAddr) -> IpAddr {
-        match ip.to_canonical() {
-            IpAddr::V4(ip) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.v4)).unwrap_or(0);
-                IpAddr::V4((u32::from(ip) & mask).into())
-            }
-            IpAddr::V6(ip) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.v6)).unwrap_or(0);
-                IpAddr::V6((u128::from(ip) & mask).into())
-            }
-        }
     }
 }
 
@@ -233,6 +198,60 @@ impl Zones {
             made
         })
     }
+}
+
+impl Zones {
+    /// What the zones have counted, for a process that replaces this one and continues its time line.
+    pub fn counted(&self) -> Vec<CountedEvents> {
+        let known = self.0.lock().expect(NEVER_POISONED);
+        let zones: Vec<Arc<SharedZone>> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        let counted = zones.iter().flat_map(|zone| {
+            let keys = zone.parts.iter().flat_map(|part| {
+                let zone = part.zone.lock().expect(NEVER_POISONED);
+                zone.marks(clock::now())
+            });
+            keys.map(|(key, marks)| CountedEvents {
+                zone: zone.name.to_string(),
+                rate: zone.rate.identity(),
+                key: key.to_vec(),
+                marks: marks.iter().map(|mark| (mark.at, mark.events)).collect(),
+            })
+        });
+        counted.collect()
+    }
+
+    /// Adds what the replaced process has counted to the zones with the same name and rate.
+    pub fn add(&self, counted: &[CountedEvents]) {
+        let known = self.0.lock().expect(NEVER_POISONED);
+        let zones: HashMap<(&str, [u64; 4]), Arc<SharedZone>> = known
+            .iter()
+            .filter_map(|((name, rate), zone)| Some(((&**name, rate.identity()), zone.upgrade()?)))
+            .collect();
+        for events in counted {
+            let Some(zone) = zones.get(&(events.zone.as_str(), events.rate)) else {
+                continue;
+            };
+            let marks = events.marks.iter();
+            let marks: Vec<Mark> = marks.map(|&(at, events)| Mark { at, events }).collect();
+            let part = zone.part(&events.key);
+            let mut zone = part.zone.lock().expect(NEVER_POISONED);
+            zone.merge(&events.key, &marks, clock::now());
+        }
+    }
+}
+
+/// What a zone has counted for one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedEvents {
+    /// The name of the zone.
+    pub zone: String,
+    /// What identifies its rate.
+    pub rate: [u64; 4],
+    /// The key.
+    pub key: Vec<u8>,
+    /// The parts of what was counted, see [`Mark`].
+    pub marks: Vec<(u64, u32)>,
 }
 
 const NEVER_POISONED: &str = "nothing panics while it holds a zone";

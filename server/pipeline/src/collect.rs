@@ -61,7 +61,16 @@ pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Meas
 
 /// Buffers up to `bytes_max` of a body.
 pub async fn collect(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Collected, Failure> {
-    match collect_some(body, bytes_max).await {
+    collect_while(body, bytes_max, |_| true).await
+}
+
+/// Like [`collect`], while `goes_on` returns true; it gets the size of each piece.
+pub async fn collect_while(
+    body: Box<dyn BodyStream>,
+    bytes_max: usize,
+    goes_on: impl Fn(usize) -> bool,
+) -> Result<Collected, Failure> {
+    match collect_part(body, bytes_max, goes_on).await {
         (collected, None) => Ok(collected),
         (_, Some(failure)) => Err(failure),
     }
@@ -70,8 +79,16 @@ pub async fn collect(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Coll
 /// Like [`collect`]; if the body fails, returns the data before the failure, and the failure follows it when the body
 /// is read.
 pub async fn collect_some(
+    body: Box<dyn BodyStream>,
+    bytes_max: usize,
+) -> (Collected, Option<Failure>) {
+    collect_part(body, bytes_max, |_| true).await
+}
+
+async fn collect_part(
     mut body: Box<dyn BodyStream>,
     bytes_max: usize,
+    goes_on: impl Fn(usize) -> bool,
 ) -> (Collected, Option<Failure>) {
     let length = if body.len().is_some() {
         Length::Announced
@@ -90,7 +107,12 @@ pub async fn collect_some(
         match polled.await {
             Err(failure) => break (End::Ahead, Some(failure)),
             Ok((0, _)) => break (End::Here, None),
-            Ok((_, taken)) => body.consume(taken),
+            Ok((_, taken)) => {
+                body.consume(taken);
+                if !goes_on(taken) {
+                    break (End::Ahead, None);
+                }
+            }
         }
         if collected.len() == bytes_max {
             break (End::Ahead, None);

@@ -189,3 +189,7 @@ pub const PYTHON_ENV_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// How often a client of a WebSocket is sent a Ping, and how long it may then send nothing: uvicorn's defaults, below the
 /// minute after which nginx closes idle connections.
 pub const WEBSOCKET_PING_EVERY: Duration = Duration::from_secs(20);
+
+/// The share of upstreams in percent that outlier ejection ejects at most, unless `max_ejected` is set: if more than half
+/// differ from the others, the others are the outliers.
+pub const OUTLIERS_EJECTED_PERCENT: u32 = 50;

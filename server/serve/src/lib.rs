@@ -3,6 +3,7 @@
 
 mod alt_svc;
 pub mod explain;
+pub mod handover;
 pub mod limits;
 mod listen;
 mod listener_wrapper;

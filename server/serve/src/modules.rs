@@ -92,6 +92,7 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::NginxTryFiles(config) => sluice_server_nginx::try_files::build(config, builder),
         Config::NginxUnchunked(_) => Ok(sluice_server_nginx::unchunked::build()),
         Config::NginxUserId(config) => sluice_server_nginx::user_id::build(config, builder),
+        Config::Overload(config) => sluice_handlers::overload::build(config, builder),
         Config::Push(_) => Ok(Box::new(sluice_handlers::push::Push)),
         Config::Other(_) => Err(
             Refusal::new(format!("unknown handler `{}`", config.module()))

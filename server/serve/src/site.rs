@@ -30,6 +30,9 @@ use sluice_pipeline::subrequests::Subrequests;
 static SERVER: LazyLock<FixedField> =
     LazyLock::new(|| FixedField::known(FieldId::Server, b"sluice"));
 
+/// When clients that were refused for lack of memory should come back, in seconds.
+const RETRY_SECONDS: &[u8] = b"2";
+
 /// The `Allow` header of the response to CONNECT. Handlers decide which of these methods a resource supports.
 const ALLOWED: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 
@@ -227,6 +230,9 @@ impl Service for Site {
 
     fn serve<'a>(&'a self, exchange: &'a mut Exchange) -> Response<'a, Step> {
         self.begin(exchange);
+        if exchange.worker.refuses() {
+            return Response::Ready(refuse_for_memory(exchange));
+        }
         if let Some(body) = self.respond_to_challenge(exchange) {
             return Response::Ready(body);
         }
@@ -323,6 +329,16 @@ impl Service for Site {
             None => &self.settings.client,
         }
     }
+}
+
+/// Refuses a request because memory is scarce: its connection is closed as well.
+fn refuse_for_memory(exchange: &mut Exchange) -> Body {
+    exchange.worker.counters.memory_requests_refused.up();
+    exchange.res.status = Status::SERVICE_UNAVAILABLE;
+    exchange.res.fields.push(FieldId::RetryAfter, RETRY_SECONDS);
+    exchange.close = true;
+    exchange.context.log.error = Some("the memory limit is reached".into());
+    Body::Empty
 }
 
 /// Records why a response was aborted if its client was too slow.

@@ -133,3 +133,17 @@ fn a_reload_without_an_address_sends_goaway_there() {
     while peer.frame().is_some() {}
     assert_eq!(kept.fetch("/").text(), "stays", "on the same connection");
 }
+
+#[test]
+fn under_memory_pressure_an_idle_connection_ends_with_goaway() {
+    let text = plain("", "respond hello");
+    let server = Server::start(&text);
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "hello");
+    // The lowest limit: every running server uses more.
+    server.write(&text.replacen("{\n", "{\n\tmemory_limit 16MiB\n", 1));
+    server.signal(Signal::Hangup);
+    let gone = peer.goodbye().expect("a GOAWAY");
+    assert_eq!((gone.code(), &gone.payload[..4]), (0, &[0, 0, 0, 1][..]));
+    assert!(server.metric("sluice_memory_idle_closed_total") >= 1);
+}

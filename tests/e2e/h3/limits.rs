@@ -273,3 +273,18 @@ fn an_nginx_file_decides_about_early_data() {
         assert_eq!(again.quic.accepted_0rtt(), is_accepted, "{line}");
     }
 }
+
+#[test]
+fn under_memory_pressure_idle_connections_are_closed_and_new_ones_refused() {
+    let server = Server::start(&site("", "respond hello"));
+    let mut peer = Peer::connect(server.port);
+    assert_eq!(peer.fetch("/").text(), "hello");
+    // The lowest limit: every running server uses more.
+    server.write(&site("\tmemory_limit 16MiB", "respond hello"));
+    server.signal(Signal::Hangup);
+    assert_eq!(peer.closed(), 0x100);
+    assert!(server.metric("sluice_memory_idle_closed_total") >= 1);
+    let mut refused = Peer::begin(&Identity::new(), server.port, "localhost");
+    assert_eq!(refused.closed(), CONNECTION_REFUSED);
+    assert!(server.metric("sluice_memory_connections_refused_total") >= 1);
+}

@@ -169,6 +169,7 @@ impl<'r> Lowering<'r> {
             grace_period: self.options.grace_period,
             shutdown_delay: self.options.shutdown_delay,
             metrics: self.options.metrics.clone(),
+            memory_limit: self.options.memory_limit,
             servers,
         };
         let http = self.with_server_options(http);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
+use sluice_model::http::MEMORY_LIMIT_MIN;
 use sluice_model::{Config, ProcessApp};
 
 use super::realip;
@@ -45,6 +46,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("master_process", Flag).but(Always(
         "workers are threads of one process without a master",
     )),
+    once("memory_limit", Words(1, 1)).checked(memory_limit),
     once("multi_accept", Flag).but(Always("all waiting connections are accepted")),
     once("pcre_jit", Flag).but(Always("regular expressions are compiled; most run in linear time")),
     once("pid", Words(1, 1)),
@@ -134,6 +136,7 @@ fn kept_for_upstreams(http: &Directive) -> u64 {
 pub fn lower(cx: &mut Lowering<'_>, main: &Level<'_>, config: &mut Config) {
     if let Some(http) = &mut config.apps.http {
         http.grace_period = main.time("worker_shutdown_timeout").unwrap_or_default();
+        http.memory_limit = main.size("memory_limit").unwrap_or_default();
     }
     let workers = match main
         .find("worker_processes")
@@ -225,6 +228,12 @@ fn variables(main: &Level<'_>) -> BTreeMap<String, String> {
     lines
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+fn memory_limit(directive: &Directive) -> Option<Wrong> {
+    let word = directive.arg(0)?;
+    let fits = word == "off" || size(word).is_some_and(|bytes| bytes >= MEMORY_LIMIT_MIN);
+    (!fits).then_some((0, "a size of `16m` or more, or `off`"))
 }
 
 fn error_log(directive: &Directive) -> Option<Wrong> {

@@ -7,6 +7,7 @@ use sluice_model::handler::{RateLimit, RateZone};
 use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
 use sluice_model::{Dialect, Duration, Handler};
 
+use super::overload;
 use crate::arguments::{ZONE_BYTES_MIN, not_in};
 use crate::definition::Repeats::{OncePerName, OncePerZone};
 use crate::definition::Takes::{Choice, Flag, Number, Words};
@@ -54,7 +55,7 @@ pub const CONNECTIONS: &[Definition] = &[
         .named(),
 ];
 
-/// The limits of a place: those of connections first, as nginx has it.
+/// The limits of a place: those of connections first, as nginx has it, and `overload` last, which lets requests wait.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Handler> {
     let mut found = Vec::new();
     let limits: Vec<ConnectionLimit> = level
@@ -89,6 +90,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
             ..RateLimit::default()
         })));
     }
+    found.extend(overload::lower(cx, level, facts));
     found
 }
 

@@ -29,6 +29,7 @@ pub mod mirror;
 pub mod named;
 pub mod next_upstream;
 pub mod openssl;
+pub mod overload;
 pub mod proxy;
 pub mod ranges;
 pub mod realip;
@@ -107,7 +108,10 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_autoindex_module", &[files::AUTOINDEX]),
     plain("ngx_http_browser_module", &[browser::DIRECTIVES]),
     plain("ngx_http_charset_module", &[charset::DIRECTIVES]),
-    plain("ngx_http_core_module", &[http_core::DIRECTIVES]),
+    plain(
+        "ngx_http_core_module",
+        &[http_core::DIRECTIVES, overload::DIRECTIVES],
+    ),
     plain("ngx_http_dav_module", &[files::DAV]),
     plain("ngx_http_empty_gif_module", &[content::EMPTY_GIF]),
     Module {

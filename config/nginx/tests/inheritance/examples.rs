@@ -117,6 +117,7 @@ const INHERITED: &[Row] = &[
     ("lingering_time", "1s", "2s", ""),
     ("lingering_timeout", "1s", "2s", ""),
     ("min_data_rate", "120", "off", ""),
+    ("overload", "fail_fast 1 name=a", "fail_fast 2 name=a", ""),
     ("log_not_found", "off", "on", ""),
     ("max_ranges", "1", "2", ""),
     ("log_subrequest", "on", "off", "access_log /a;"),

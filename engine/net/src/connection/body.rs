@@ -12,6 +12,7 @@ use sluice_wire::h1::{BodyDecoder, BodyFraming};
 
 use super::{BodyState, Link, client_failure};
 use crate::body::BodyStream;
+use crate::body_hold::BodyHold;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::STALLED_BYTES_MAX;
 use crate::service::ClientLimits;
@@ -25,6 +26,7 @@ pub(crate) struct H1Body {
     /// Range of decoded content in `unread.buf` that was returned and not yet consumed.
     data: (usize, usize),
     stage: Stage,
+    hold: BodyHold,
     idle_timeout: Duration,
     pace: Pace,
 }
@@ -105,6 +107,7 @@ impl H1Body {
             unread,
             data: (0, 0),
             stage: Stage::Open,
+            hold: BodyHold::New,
             idle_timeout: client.body_idle_timeout,
             pace: Pace::new(client.min_rate),
         }
@@ -118,6 +121,7 @@ impl H1Body {
             unread,
             data: (0, 0),
             stage: Stage::Open,
+            hold: BodyHold::Begun,
             idle_timeout: client.body_idle_timeout,
             pace: Pace::new(client.min_rate),
         }
@@ -217,6 +221,9 @@ impl H1Body {
     }
 
     fn poll_more_in_time(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if let Err(failure) = ready!(self.hold.poll(&self.link.worker, cx)) {
+            return Poll::Ready(Err(self.break_off(failure)));
+        }
         let now = self.link.worker.clock.coarse();
         if let Poll::Ready(more) = self.poll_more(cx) {
             self.link.timer.clear();

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_message::{Fields, RequestHead};
+use sluice_policy::memory::Pressure;
 
 use crate::connection_slots::ConnectionSlot;
 use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
@@ -19,10 +20,19 @@ pub(crate) struct Shared<S: Service> {
 }
 
 impl<S: Service> Shared<S> {
+    /// Frees the pooled exchanges while memory is scarce.
+    pub(crate) fn save_memory(&self) {
+        if self.worker.memory.level() >= Pressure::SmallBuffers {
+            let freed = self.exchanges.take().len();
+            self.worker.counters.memory_buffers_freed.add(freed as u64);
+        }
+    }
+
     /// Returns a used exchange to the pool.
     pub(crate) fn give_back(&self, mut exchange: Box<Exchange<S::Context>>) {
         let mut kept = self.exchanges.borrow_mut();
-        if kept.len() < EXCHANGES_KEPT_MAX {
+        let is_scarce = self.worker.memory.level() >= Pressure::SmallBuffers;
+        if kept.len() < EXCHANGES_KEPT_MAX && !is_scarce {
             if exchange.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
                 exchange.req = RequestHead::default();
             }

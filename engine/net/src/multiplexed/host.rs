@@ -66,10 +66,14 @@ impl<S: Service> Host<S> {
         self.shared.limit.enter()
     }
 
-    /// Takes a connection slot, closing idle connections if necessary. `None`: all are in use.
+    /// Takes a connection slot, closing idle connections if necessary. `None`: all are in use, or memory is scarce.
     pub async fn admit(&self, entered: Entered) -> Option<Open> {
         let worker = &self.shared.worker;
         worker.counters.accepted.up();
+        if worker.refuses() {
+            worker.counters.memory_connections_refused.up();
+            return None;
+        }
         match worker.take_slot().await {
             Ok(slot) => Some(Open::new(worker, (entered, slot))),
             Err(_) => {

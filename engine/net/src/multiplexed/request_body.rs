@@ -11,6 +11,7 @@ use sluice_policy::{MinDataRate, Pace};
 
 use super::{Carrier, Taken};
 use crate::body::BodyStream;
+use crate::body_hold::BodyHold;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::ClientLimits;
 use crate::timer::Timer;
@@ -26,6 +27,7 @@ pub struct StreamBody<M: Carrier> {
     /// Content still to come, if its length was declared; the codec verifies the length.
     left: Option<u64>,
     stage: Stage,
+    hold: BodyHold,
     /// How long the client may be silent; `None` means no limit.
     idle_timeout: Option<Duration>,
     /// Runs while nothing arrives; few bodies need it.
@@ -56,6 +58,7 @@ impl<M: Carrier> StreamBody<M> {
     ) -> Self {
         let mut body = StreamBody::for_tunnel(carrier, id);
         body.left = length;
+        body.hold = BodyHold::New;
         body.idle_timeout = Some(client.body_idle_timeout);
         body.pace = Pace::new(client.min_rate);
         if awaits_continue {
@@ -75,6 +78,7 @@ impl<M: Carrier> StreamBody<M> {
             used: 0,
             left: None,
             stage: Stage::Open,
+            hold: BodyHold::Begun,
             idle_timeout: None,
             idle: None,
             trailers: None,
@@ -146,6 +150,11 @@ impl<M: Carrier> BodyStream for StreamBody<M> {
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         if self.used == self.buf.len() && self.stage != Stage::Ended {
+            let worker = self.carrier.worker();
+            if let Err(failure) = ready!(self.hold.poll(worker, cx)) {
+                self.stage = Stage::Failed;
+                return Poll::Ready(Err(failure));
+            }
             self.buf.clear();
             self.used = 0;
             match self.carrier.take(self.id, &mut self.buf) {

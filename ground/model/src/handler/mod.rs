@@ -139,6 +139,8 @@ tagged! {
         NginxTryFiles(Box<TryFiles>) = "nginx_try_files",
         /// Cookies by which clients are known again, as nginx gives them. Our own module.
         NginxUserId(Box<UserId>) = "nginx_userid",
+        /// Sheds requests that an upstream cannot serve in time. sluice's own module.
+        Overload(Box<Overload>) = "overload",
         /// Pushes resources over HTTP/2.
         Push(Push) = "push",
         /// Serves requests with a Python application. Not in Caddy itself: Caddy Snake's module, with settings of our own.
@@ -229,6 +231,42 @@ objects! {
         pub queue: i64,
         /// How long one waits, 10 s when zero.
         pub timeout: Duration,
+    }
+
+    /// Sheds requests that an upstream cannot serve in time.
+    pub struct Overload {
+        /// What happens beyond the limit: `fail_fast`, `queue`, or `adaptive`, which finds the limit itself.
+        pub mode: String,
+        /// Handlers with the same name and settings share one limit; each has its own when empty.
+        pub name: String,
+        /// The most requests at a time. With `adaptive` the highest limit, 10,000 when zero.
+        pub max: i64,
+        /// The lowest limit of `adaptive`, 2 when zero.
+        pub min: i64,
+        /// The latency that requests may have under load with `adaptive`, 100 ms when zero.
+        pub target_latency: Duration,
+        /// How many requests wait at most, 1,000 when zero.
+        pub queue: i64,
+        /// How long a request waits, 1 s when zero; with `adaptive`, `target_latency`.
+        pub timeout: Duration,
+        /// What identifies a client, its address when empty.
+        pub key: String,
+        /// Bits of a key that is an IPv4 address; all 32 when zero.
+        pub ipv4_prefix: i64,
+        /// Bits of a key that is an IPv6 address; 64 when zero.
+        pub ipv6_prefix: i64,
+        /// The class of a request, `high`, `normal` or `low`; any other text leaves it to `priorities`.
+        pub priority: String,
+        /// The classes of requests that match, the first one counts.
+        pub priorities: Vec<Priority>,
+    }
+
+    /// Requests of one class.
+    pub struct Priority {
+        /// `high`, `normal` or `low`.
+        pub class: String,
+        /// The requests that have it.
+        pub r#match: Vec<MatcherSet>,
     }
 
     /// How often some requests may come.

@@ -87,6 +87,10 @@ objects! {
         pub try_interval: Duration,
         /// Requests that may be sent again, beside GET.
         pub retry_match: Vec<MatcherSet>,
+        /// Requests that are sent again or twice, in percent of all requests; 10 when zero. Our own word.
+        pub retry_budget: i64,
+        /// After which time without a response a request is sent to another upstream as well; never when zero. Our own word.
+        pub hedge: Duration,
         /// How long an upstream that became healthy again gets less than its share. Our own word.
         pub slow_start: Duration,
         /// For policies that hash: how much of an even share an upstream may have, in percent. Our own word.

@@ -1,7 +1,8 @@
 //! An HTTP server with a fixed response, slow, large or faulty on purpose. It parses requests properly, reads uploads,
 //! and responds to paths under `/sum` with the size and SHA-256 of the upload.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct Respond {
     pub random_delay: bool,
     /// Additional delay before the first response of each connection.
     pub first_delay: Duration,
+    /// How many requests it works on at a time, each for its delay; others wait in order of arrival. Unlimited if `None`.
+    pub concurrency: Option<usize>,
     /// Bodies selected by number, instead of `body`.
     pub corpus: Option<Corpus>,
     /// Faults injected on purpose.
@@ -158,6 +161,8 @@ struct Server<'a> {
     conns: ByNumber<Conn>,
     /// Connections with a delayed response, by due time.
     sleepers: BTreeSet<(Instant, RawFd)>,
+    /// When each of the places for requests is free, if their number is limited.
+    places: BinaryHeap<Reverse<Instant>>,
     chance: Random,
     counter: Counter,
     last: LastHead,
@@ -185,6 +190,10 @@ pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Res
         poll: Poll::new(listener)?,
         conns: ByNumber::new(),
         sleepers: BTreeSet::new(),
+        places: {
+            let free = Reverse(Instant::now());
+            std::iter::repeat_n(free, respond.concurrency.unwrap_or(0)).collect()
+        },
         chance: Random::new(respond.seed),
         counter,
         last: LastHead::default(),
@@ -300,11 +309,23 @@ impl Server<'_> {
                 }
                 continue;
             }
-            let at = Instant::now() + delay;
+            let at = self.due_after(delay);
             conn.asleep = Some(at);
             self.sleepers.insert((at, conn.socket.as_raw_fd()));
         }
         Ok(true)
+    }
+
+    /// When a request is done that arrives now and takes so long. Work on it goes on if its client disconnects, as in most
+    /// applications.
+    fn due_after(&mut self, delay: Duration) -> Instant {
+        let now = Instant::now();
+        let Some(Reverse(free)) = self.places.pop() else {
+            return now + delay;
+        };
+        let due = free.max(now) + delay;
+        self.places.push(Reverse(due));
+        due
     }
 
     fn delay(&mut self) -> Duration {

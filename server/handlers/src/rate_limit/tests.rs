@@ -55,7 +55,7 @@ fn a_zone_outlives_its_configuration_and_no_longer() {
 
 #[test]
 fn networks_are_one_key_where_that_is_wanted() {
-    let prefixes = Prefixes { v4: 24, v6: 64 };
+    let prefixes = AddressPrefixes::build(24, 64, (32, 128)).unwrap();
     for (address, network) in [
         ("192.0.2.77", "192.0.2.0"),
         ("::ffff:192.0.2.77", "192.0.2.0"),
@@ -63,7 +63,7 @@ fn networks_are_one_key_where_that_is_wanted() {
     ] {
         assert_eq!(prefixes.of(address.parse().unwrap()).to_string(), network);
     }
-    let all = Prefixes { v4: 32, v6: 128 };
+    let all = AddressPrefixes::build(0, 0, (32, 128)).unwrap();
     assert_eq!(
         all.of("2001:db8::1".parse().unwrap()).to_string(),
         "2001:db8::1"

@@ -4,7 +4,9 @@
 mod admin;
 mod histogram;
 pub mod limits;
+mod memory;
 mod otlp;
+mod overload;
 mod page;
 mod process;
 mod push;
@@ -17,6 +19,7 @@ mod stores;
 mod text;
 mod upstreams;
 
+pub use overload::CountedAdmission;
 pub use page::page;
 pub use push::{PushSettings, Pusher};
 pub use python::{PythonDurations, python_applications};
@@ -29,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sluice_net::memory::MemoryLimit;
 use sluice_net::{ConnectionLimit, Counters};
 use sluice_python::Groups;
 
@@ -41,9 +45,11 @@ pub struct Hub {
     http: RwLock<Option<Arc<HttpMetrics>>>,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
+    admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
     connections: OnceLock<Arc<ConnectionLimit>>,
+    memory: OnceLock<Arc<MemoryLimit>>,
     admin: AdminCounts,
     loaded: AtomicBool,
     /// When a configuration was last loaded, in milliseconds since the Unix epoch; 0 if none was.
@@ -80,9 +86,11 @@ impl Default for Hub {
             http: RwLock::default(),
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
+            admissions: Mutex::default(),
             python: python::Applications::default(),
             workers: OnceLock::new(),
             connections: OnceLock::new(),
+            memory: OnceLock::new(),
             admin: AdminCounts::default(),
             loaded: AtomicBool::new(false),
             loaded_at: AtomicU64::new(0),
@@ -95,10 +103,15 @@ impl Default for Hub {
 
 impl Hub {
     /// Sets the counters of the workers, once those have been started.
-    pub fn set_workers(&self, counters: Vec<Arc<Counters>>, connections: Arc<ConnectionLimit>) {
+    pub fn set_workers(
+        &self,
+        counters: Vec<Arc<Counters>>,
+        (connections, memory): (Arc<ConnectionLimit>, Arc<MemoryLimit>),
+    ) {
         // A process starts its workers only once; later calls have no effect.
         let _ = self.workers.set(counters);
         let _ = self.connections.set(connections);
+        let _ = self.memory.set(memory);
     }
 
     /// The number of connections accepted so far, and of those open.
@@ -131,6 +144,13 @@ impl Hub {
         let mut known = lock(&self.rate_zones);
         known.retain(|(_, zone)| zone.strong_count() > 0);
         known.push((name.to_owned(), zone));
+    }
+
+    /// Shows an admission of `overload` as long as it is in use.
+    pub fn add_admission(&self, name: &str, admission: Weak<dyn CountedAdmission>) {
+        let mut known = lock(&self.admissions);
+        known.retain(|(_, admission)| admission.strong_count() > 0);
+        known.push((name.to_owned(), admission));
     }
 
     /// Shows the Python applications of this registry.

@@ -9,7 +9,7 @@ use super::sample::{Bound, Kind};
 use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
-use super::{Hub, process, python, rate_limits, stores, upstreams};
+use super::{Hub, memory, overload, process, python, rate_limits, stores, upstreams};
 use crate::recorder::Recorder;
 
 /// All metrics as text.
@@ -42,6 +42,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     }
     upstreams::write(hub, page);
     rate_limits::write(hub, page);
+    overload::write(hub, page);
     stores::write(recorder, page);
     python::write(hub, page);
     process::write(page, hub.started);
@@ -278,6 +279,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
     );
     write_reports(recorder, page);
     write_buffers(&sum, page);
+    memory::write(hub, &sum, page);
     write_tls(&sum, page);
     write_slow(&sum, page);
     write_http2(&sum, page);

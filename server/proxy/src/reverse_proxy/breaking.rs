@@ -1,24 +1,26 @@
 //! `circuit_breaker`: classifies results and builds the breakers of `sluice-policy`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::Status;
 use sluice_model::{Duration as Length, RawModule};
 use sluice_policy::breaker::{Breaker, BreakerPolicy, Went};
+use sluice_policy::typical::TypicalLatency;
 
 use crate::limits::{BREAKER_REQUESTS_MIN, BREAKER_TRIP, BREAKER_WINDOW};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 
 /// The settings of a directive's circuit breakers; each upstream has its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Breaking {
     policy: BreakerPolicy,
     wrong: Wrong,
 }
 
 /// Which results count as failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Wrong {
     /// Requests without a response.
     Errors,
@@ -26,6 +28,9 @@ enum Wrong {
     Statuses,
     /// Requests without a response, or with one that took longer.
     Slower(Duration),
+    /// Requests without a response, with a status of 500 or above, or with a latency of more than so many times the typical
+    /// one of all upstreams.
+    Outliers(f64, Arc<TypicalLatency>),
 }
 
 impl Breaking {
@@ -71,9 +76,19 @@ impl Breaking {
                         .with_help("give a `threshold` in milliseconds, such as 500"));
                 }
             },
+            "outlier" => match number {
+                Some(times) if times > 1.0 && times <= 1_000.0 => {
+                    (Wrong::Outliers(times, Arc::default()), 0.5)
+                }
+                _ => {
+                    let refusal = Refusal::new("`circuit_breaker` without a factor for outliers");
+                    return Err(refusal.with_help("give a `threshold` above 1, such as 3"));
+                }
+            },
             other => {
-                return Err(Refusal::new(format!("unknown factor `{other}`"))
-                    .with_help("the factors are `error_ratio`, `status_ratio` and `latency`"));
+                return Err(Refusal::new(format!("unknown factor `{other}`")).with_help(
+                    "the factors are `error_ratio`, `status_ratio`, `latency` and `outlier`",
+                ));
             }
         };
         let policy = BreakerPolicy {
@@ -92,15 +107,26 @@ impl Breaking {
 
     /// Whether latencies are needed.
     pub fn is_timed(&self) -> bool {
-        matches!(self.wrong, Wrong::Slower(_))
+        matches!(self.wrong, Wrong::Slower(_) | Wrong::Outliers(..))
+    }
+
+    /// Whether upstreams are compared with each other: then they must not be ejected all together.
+    pub fn compares(&self) -> bool {
+        matches!(self.wrong, Wrong::Outliers(..))
     }
 
     /// Classifies a response.
     pub fn went(&self, status: Status, latency: Duration) -> Went {
-        let is_wrong = match self.wrong {
+        let is_wrong = match &self.wrong {
             Wrong::Errors => false,
             Wrong::Statuses => status.code() >= 500,
-            Wrong::Slower(limit) => latency > limit,
+            Wrong::Slower(limit) => latency > *limit,
+            Wrong::Outliers(..) if status.code() >= 500 => true,
+            Wrong::Outliers(times, typical) => {
+                let is_outlier = typical.is_outlier(latency, *times);
+                typical.note(latency);
+                is_outlier
+            }
         };
         if is_wrong { Went::Wrong } else { Went::Well }
     }

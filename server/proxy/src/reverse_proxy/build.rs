@@ -15,6 +15,7 @@ use super::coalescing::Coalescing;
 use super::dynamic::Dynamic;
 use super::group::Choosing;
 use super::group_checks::{GroupChecks, Servers};
+use super::hedging::Hedging;
 use super::incremental::Incremental;
 use super::intercept::Interception;
 use super::language::{EmptyFields, Language, ShownFields};
@@ -26,6 +27,7 @@ use super::upstream::Counted;
 use super::upstream::Upstream;
 use super::verbose::Verbose;
 use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
+use crate::limits::OUTLIERS_EJECTED_PERCENT;
 use crate::limits::STREAM_BUFFER_BYTES;
 use crate::reverse_proxy::group::Shared;
 use sluice_handlers::headers::{Ops, response_matcher};
@@ -33,6 +35,7 @@ use sluice_pipeline::build::Builder;
 use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
+use sluice_policy::PassivePolicy;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(
@@ -109,6 +112,7 @@ pub fn proxy<'m>(
         verbose: verbose(config, builder),
         streams: streams(config, options.timeouts)?,
         coalescing: coalescing(config)?,
+        hedging: Hedging::build(config)?.map(Box::new),
         buffering: language.buffering(config, builder)?,
     })
 }
@@ -220,8 +224,22 @@ fn maker(
     )?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
+    let breaking = config.circuit_breaker.as_ref().map(Breaking::build);
+    let breaking = breaking.transpose()?;
+    let is_set = checks.is_some_and(|checks| {
+        let passive = checks.passive.as_ref();
+        passive.is_some_and(|passive| passive.max_ejected > 0)
+    });
+    let passive = match &breaking {
+        Some(breaking) if breaking.compares() && !is_set => PassivePolicy {
+            ejected_max_percent: OUTLIERS_EJECTED_PERCENT,
+            ..passive
+        },
+        Some(_) | None => passive,
+    };
     let active = checks.and_then(|checks| checks.active.as_ref());
-    let active = active.map(|active| Checks::build(active, &transport));
+    let events = builder.recorder.map(|recorder| recorder.events().clone());
+    let active = active.map(|active| Checks::build(active, &transport, events));
     let policy = config.load_balancing.as_ref();
     Ok(Maker {
         checks: active.transpose()?.flatten().map(Arc::new),
@@ -233,11 +251,7 @@ fn maker(
         directions: builder.shared.get::<Shared>().directions(),
         hub: builder.recorder.map(|recorder| recorder.hub().clone()),
         passive,
-        breaking: config
-            .circuit_breaker
-            .as_ref()
-            .map(Breaking::build)
-            .transpose()?,
+        breaking,
         transport,
     })
 }

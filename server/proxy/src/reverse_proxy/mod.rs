@@ -18,6 +18,7 @@ mod fastcgi;
 pub mod group;
 mod group_checks;
 mod grpc_check;
+mod hedging;
 mod incremental;
 mod intercept;
 pub mod language;
@@ -46,7 +47,7 @@ use sluice_message::{FieldId, Method, Moment, Status, Version};
 use sluice_net::load::Lease;
 use sluice_net::queue::Queue;
 use sluice_net::tunnel::Term;
-use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
+use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side, Worker};
 use sluice_route::matcher::ResponseMatcher;
 use sluice_upstream::{
     Call, CallFailure, Carrier, Endpoint, Heard, Origin, Response, Timeouts, Upload, Wanted,
@@ -62,6 +63,7 @@ use coalescing::Coalescing;
 use dialect::{Destination, Dialect, FailedTry, Reported};
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
+use hedging::Hedging;
 use incremental::Incremental;
 use intercept::Interception;
 use memcached::Memcached;
@@ -105,6 +107,8 @@ pub struct ReverseProxy {
     streams: Streams,
     /// Identical requests in flight that share responses (`coalesce`).
     coalescing: Option<Coalescing>,
+    /// Second requests for slow responses (`lb_hedge`); boxed, because most directives have none.
+    hedging: Option<Box<Hedging>>,
 }
 
 /// Whether the configuration uses placeholders for [`sluice_pipeline::context::ProxyFacts`].
@@ -199,7 +203,10 @@ impl ReverseProxy {
             };
             let failed = match chosen {
                 None => no_upstream(body.take()),
-                Some(upstream) => match self.attempt(exchange, upstream, &mut body, &tried).await {
+                Some(upstream) => match self
+                    .attempt(exchange, upstream, &mut body, (&tried, set.as_ref()))
+                    .await
+                {
                     Ok(step) => return step,
                     Err(mut failed) => {
                         self.dialect.classify(&mut failed.failure);
@@ -274,7 +281,7 @@ impl ReverseProxy {
         } else if self.buffering.is_to_spool(&body, needs_length) {
             body = Box::pin(self.buffering.spool(&exchange.worker, body)).await?;
         } else if self.buffering.request_bytes > 0 {
-            body = Box::pin(self.buffering.request(body)).await?;
+            body = Box::pin(self.buffering.request(&exchange.worker, body)).await?;
         }
         if needs_length {
             body = Box::pin(fastcgi::measure(body, self.buffering.request_bytes)).await?;
@@ -340,20 +347,11 @@ impl ReverseProxy {
     async fn attempt(
         &self,
         exchange: &mut Exchange,
-        upstream: &Upstream,
+        mut upstream: &Upstream,
         body: &mut RequestBody,
-        tried: &Tried,
+        (tried, set): (&Tried, Option<&dynamic::Set>),
     ) -> Result<Step, Box<CallFailure>> {
-        let known = &mut exchange.context.upstream;
-        known.attempts += 1;
-        known.status = None;
-        known.address.clone_from(&upstream.address);
-        if self.facts == Facts::Shown {
-            upstream_values::ask(exchange, upstream);
-        }
-        if let Some(verbose) = &self.verbose {
-            verbose.chosen(exchange);
-        }
+        self.note_attempt(exchange, upstream);
         let mut wanted = upstream.wanted(&exchange.req.method);
         let timing = self.selection.timing(upstream);
         let ahead;
@@ -370,7 +368,16 @@ impl ReverseProxy {
                 Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
-            let failed = match asked.call.response(&exchange.worker, &asked.method).await {
+            let responded = match self.hedging(exchange, &asked, tried) {
+                None => asked.call.response(&exchange.worker, &asked.method).await,
+                Some(hedging) => {
+                    let hedged = self.hedged(hedging, exchange, (upstream, asked), set);
+                    let (from, call, outcome) = Box::pin(hedged).await;
+                    (upstream, asked) = (from, call);
+                    outcome
+                }
+            };
+            let failed = match responded {
                 Ok(response) => {
                     let dialect = &self.dialect;
                     match dialect.retry_instead(exchange, &mut asked.call, &response, tried) {
@@ -404,7 +411,33 @@ impl ReverseProxy {
         if self.buffering.response_bytes == 0 || exchange.req.method == Method::Head {
             return Ok(step);
         }
-        Ok(Box::pin(self.buffered(step)).await)
+        Ok(Box::pin(self.buffered(&exchange.worker, step)).await)
+    }
+
+    /// Records that the request is sent to `upstream`.
+    fn note_attempt(&self, exchange: &mut Exchange, upstream: &Upstream) {
+        let known = &mut exchange.context.upstream;
+        known.attempts += 1;
+        known.status = None;
+        known.address.clone_from(&upstream.address);
+        if self.facts == Facts::Shown {
+            upstream_values::ask(exchange, upstream);
+        }
+        if let Some(verbose) = &self.verbose {
+            verbose.chosen(exchange);
+        }
+    }
+
+    /// How the request is hedged, if it is: nothing else depends on how often an idempotent request without a body arrives
+    /// (RFC 9110, section 9.2.2).
+    fn hedging(&self, exchange: &Exchange, asked: &Asked, tried: &Tried) -> Option<&Hedging> {
+        let hedging = self.hedging.as_deref()?;
+        let is_harmless = asked.is_bodiless
+            && asked.method.is_idempotent()
+            && !exchange.req.fields.has(FieldId::Upgrade)
+            && tried.count() == 0
+            && !self.selection.is_sticky();
+        is_harmless.then_some(hedging)
     }
 
     /// Processes a response after the measurements of its upstream, which end with the upstream's part and not with the
@@ -459,6 +492,7 @@ impl ReverseProxy {
         // The client already received 100 (Continue) if the body was buffered.
         let awaits_continue =
             !body.is_none() && !self.buffering.spools() && exchange.req.fields.has(FieldId::Expect);
+        let is_bodiless = body.is_none();
         let mut upload = Upload::new(prepared.head, prepared.framing, body);
         if awaits_continue {
             let limit = upstream.endpoint.options().timeouts.expect_continue;
@@ -487,6 +521,7 @@ impl ReverseProxy {
         Ok(Asked {
             call,
             method: prepared.method,
+            is_bodiless,
             switch: prepared.switch,
             at: self.selection.clock(),
         })
@@ -543,9 +578,9 @@ impl ReverseProxy {
     }
 
     /// Buffers the body of a response.
-    async fn buffered(&self, step: Step) -> Step {
+    async fn buffered(&self, worker: &Worker, step: Step) -> Step {
         match step {
-            Step::Done(Body::Stream(body)) => match self.buffering.response(body).await {
+            Step::Done(Body::Stream(body)) => match self.buffering.response(worker, body).await {
                 Ok(body) => Step::Done(Body::Stream(body)),
                 Err(failure) => Step::Fail(failure.into()),
             },
@@ -567,6 +602,8 @@ struct Asked {
     call: Call,
     /// The method sent, which may have been rewritten.
     method: Method,
+    /// Whether the request has no body.
+    is_bodiless: bool,
     switch: Switch,
     /// When it was sent, if that is needed.
     at: Option<Moment>,

@@ -70,7 +70,7 @@ impl Retries {
         let buffered = usize::try_from(config.request_buffers).unwrap_or(0);
         Ok(Retries {
             policy,
-            budget: RetryBudget::new(),
+            budget: budget(config)?,
             matched,
             unwanted,
             replay_bytes: buffered.max(REPLAY_BYTES_MAX),
@@ -163,6 +163,17 @@ impl Retries {
         let body = call.take_body()?;
         let next = self.policy.next_attempt(&failed, &self.budget, now);
         next.map(|_| body)
+    }
+}
+
+/// The budget for requests that are sent again or twice (`retry_budget`).
+pub fn budget(config: &Config) -> Result<RetryBudget, Refusal> {
+    let balancing = config.load_balancing.as_ref();
+    match balancing.map_or(0, |balancing| balancing.retry_budget) {
+        0 => Ok(RetryBudget::new()),
+        percent @ 1..=100 => Ok(RetryBudget::of_percent(percent as u32)),
+        percent => Err(Refusal::new(format!("a retry budget of {percent} %"))
+            .with_help("give a number from 1 to 100 with `retry_budget`")),
     }
 }
 

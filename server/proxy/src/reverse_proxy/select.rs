@@ -95,7 +95,7 @@ impl Selection {
                 .and_then(|c| given(c.slow_start))
                 .unwrap_or_default(),
             passive,
-            breaking: maker.breaking,
+            breaking: maker.breaking.clone(),
             group: None,
         })
     }
@@ -289,13 +289,13 @@ impl Selection {
         }
     }
 
-    /// Which failed upstreams are ejected.
+    /// Which failed upstreams are ejected, by passive health checks or breakers.
     fn ejected<U: Borrow<Upstream>>(&self, upstreams: &[U], now: Moment) -> Ejected {
         if self.passive.ejected_max_percent >= 100 {
             return Ejected::All;
         }
         let all = upstreams.iter().map(Borrow::borrow);
-        let failing = all.filter(|upstream: &&Upstream| !upstream.health.is_healthy(now));
+        let failing = all.filter(|upstream: &&Upstream| has_failed(upstream, now));
         let mut failing: Vec<(Moment, usize)> = failing.map(|one| failed(one, now)).collect();
         let max = self.passive.ejected_max(upstreams.len());
         last_ejected(&mut failing, max).map_or(Ejected::All, Ejected::UpTo)
@@ -305,11 +305,7 @@ impl Selection {
     fn is_able(&self, upstream: &Upstream, ejected: Ejected, now: Moment) -> bool {
         let in_flight = upstream.load.in_flight();
         !upstream.checked.is_down()
-            && (upstream.health.is_healthy(now) || ejected.spares(upstream, now))
-            && upstream
-                .breaker
-                .as_ref()
-                .is_none_or(|breaker| breaker.allows(now))
+            && (!has_failed(upstream, now) || ejected.spares(upstream, now))
             && upstream.requests_max().is_none_or(|max| in_flight < max)
             && !self.passive.is_full(narrow(in_flight))
     }
@@ -322,6 +318,11 @@ impl Selection {
         }
     }
 
+    /// Whether clients stay with an upstream, by a cookie or as an nginx upstream group decides.
+    pub fn is_sticky(&self) -> bool {
+        self.cookie.is_some() || self.group.is_some()
+    }
+
     /// Whether requests in flight are to be counted.
     pub fn counts(&self) -> bool {
         self.load == Counted::Yes || self.directions.are_given()
@@ -330,7 +331,7 @@ impl Selection {
     /// The exact time, if response times are needed.
     pub fn clock(&self) -> Option<Moment> {
         let is_watched = self.passive.is_on() && !self.passive.unhealthy_latency.is_zero();
-        let is_timed = self.breaking.is_some_and(|breaking| breaking.is_timed());
+        let is_timed = self.breaking.as_ref().is_some_and(Breaking::is_timed);
         (is_watched || is_timed).then(clock::now)
     }
 
@@ -385,6 +386,12 @@ impl Ejected {
             Ejected::UpTo(last) => failed(upstream, now) > last,
         }
     }
+}
+
+/// Whether passive health checks or its breaker eject an upstream.
+fn has_failed(upstream: &Upstream, now: Moment) -> bool {
+    let breaker = upstream.breaker.as_ref();
+    !upstream.health.is_healthy(now) || breaker.is_some_and(|breaker| !breaker.allows(now))
 }
 
 /// The time of the latest failure, with a tie-breaker.

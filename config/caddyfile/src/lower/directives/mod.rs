@@ -17,6 +17,7 @@ mod invoke;
 mod log;
 mod map;
 mod metrics;
+mod overload;
 mod php_fastcgi;
 mod push;
 mod python;
@@ -47,7 +48,7 @@ use crate::registry::plugins::plugin_word;
 use crate::tree::{Directive, Quote, Token};
 
 /// The directives that handle requests, in the order in which they run unless the option `order` changes it. It is Caddy's
-/// order; `rate_limit` and `in_flight` are placed where the `rate_limit` plugin recommends, before password hashing, and
+/// order; `rate_limit`, `in_flight` and `overload` are placed where the `rate_limit` plugin recommends, before password hashing, and
 /// `python` where Caddy Snake registers it.
 pub(crate) static IN_ORDER: &[&Definition] = &[
     &tracing::TRACING,
@@ -71,6 +72,7 @@ pub(crate) static IN_ORDER: &[&Definition] = &[
     &try_files::TRY_FILES,
     &rate_limit::RATE_LIMIT,
     &in_flight::IN_FLIGHT,
+    &overload::OVERLOAD,
     &basic_auth::BASICAUTH,
     &basic_auth::BASIC_AUTH,
     &forward_auth::FORWARD_AUTH,

@@ -2,12 +2,13 @@
 
 mod admin;
 mod certificates;
+mod events;
 mod pki;
 pub(super) mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_model::http::Metrics;
+use sluice_model::http::{MEMORY_LIMIT_MIN, Metrics};
 use sluice_model::logging::Log;
 use sluice_model::pki::CertificateAuthority;
 use sluice_model::tls::{AcmeIssuer, Issuer, OnDemand};
@@ -28,6 +29,7 @@ use crate::tree::{Directive, Token};
 
 use admin::{ADMIN, STORAGE};
 use certificates::{ACME_EAB, ON_DEMAND};
+use events::EVENTS;
 use pki::PKI;
 use servers::SERVERS;
 
@@ -41,6 +43,7 @@ pub(super) struct GlobalOptions {
     pub(super) grace_period: Duration,
     pub(super) shutdown_delay: Duration,
     pub(super) metrics: Option<Metrics>,
+    pub(super) memory_limit: u64,
     pub(super) debug: bool,
     pub(super) default_bind: Vec<Bind>,
     pub(super) storage: Option<Storage>,
@@ -205,17 +208,14 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             "events",
             "events { … }",
             With(|cx, line, ()| {
-                // As in Caddy, a block that names no handler is an app that does nothing.
-                if !line.args.is_empty() || !line.lines().is_empty() {
-                    return cx.unknown_option(line);
-                }
-                cx.options.events = Some(EventsApp::default());
+                cx.between(line, &line.args, 0, 0)?;
+                let mut events = cx.options.events.take().unwrap_or_default();
+                cx.read_options(&EVENTS, line.lines(), &mut events)?;
+                cx.options.events = Some(events);
                 Some(())
             }),
         )
-        .but(Plugin(
-            "event handlers are plugins, which sluice does not have; remove the lines inside",
-        )),
+        .holding(Block::Options(&EVENTS)),
         option(
             "fallback_sni",
             "fallback_sni <name>",
@@ -278,6 +278,15 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             With(|cx, line, ()| cx.global_log(line)),
         )
         .holding(Block::Options(&LOG)),
+        option(
+            "memory_limit",
+            "memory_limit <size>",
+            With(|cx, line, ()| {
+                cx.options.memory_limit = cx.memory_limit(line)?;
+                Some(())
+            }),
+        )
+        .own(),
         option::<()>(
             "metrics",
             "metrics [{ … }]",
@@ -492,6 +501,17 @@ impl Lowering<'_> {
             .error("misplaced-directive", title, "belongs to a site");
         let help = "put a site address before this block: `:80 { … }`";
         self.report.push(diagnostic.help(help));
+    }
+
+    fn memory_limit(&mut self, line: &Directive) -> Option<u64> {
+        let word = self.single(line)?;
+        let bytes = u64::try_from(self.size(word)?).unwrap_or_default();
+        if bytes < MEMORY_LIMIT_MIN {
+            let title = format!("memory limit `{}` is too low", word.text);
+            let diagnostic = word.error("invalid-size", title, "below what an idle server uses");
+            return self.refuse(diagnostic.help("write `16MiB` or more"));
+        }
+        Some(bytes)
     }
 
     pub(super) fn metrics_option(&mut self, line: &Directive) -> Option<Metrics> {

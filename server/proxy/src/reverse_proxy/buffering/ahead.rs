@@ -11,6 +11,7 @@ use sluice_message::Fields;
 use sluice_net::spool::{SpoolFile, Written};
 use sluice_net::{BodyStream, Failure, FailureKind, Side, Worker};
 use sluice_policy::buffering::{Front, Next, Plan};
+use sluice_policy::memory::Pressure;
 
 use super::rules::Rules;
 use super::spooled::Spooled;
@@ -56,6 +57,15 @@ enum Writing {
     UnderWay,
 }
 
+/// What a body is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// To have all of it.
+    Whole,
+    /// To be ahead of its receiver.
+    Ahead,
+}
+
 /// The result of buffering a complete body.
 pub(super) enum Collected {
     Whole,
@@ -84,7 +94,7 @@ impl Ahead {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Collected, Failure>> {
-        self.poll_fill(cx);
+        self.poll_fill(cx, Fill::Whole);
         let is_writing = self.is_writing();
         match &mut self.source {
             Source::Failed(failure) => {
@@ -112,8 +122,13 @@ impl Ahead {
         matches!(writing, Some(Writing::Waits(_) | Writing::UnderWay))
     }
 
+    /// Whether memory is too scarce to buffer more of what the receiver has not asked for yet.
+    fn is_memory_scarce(&self) -> bool {
+        self.worker.memory.level() >= Pressure::HoldBodies
+    }
+
     /// Reads while data is available and there is room for it, and writes pending data to the file.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) {
+    fn poll_fill(&mut self, cx: &mut Context<'_>, how: Fill) {
         let mut budget = BUFFER_TURN_BYTES;
         loop {
             self.poll_writing(cx);
@@ -127,6 +142,8 @@ impl Ahead {
                     cx.waker().wake_by_ref();
                     return;
                 }
+                // The receiver reads from the source once it has taken what waits.
+                Next::Read(_) if how == Fill::Ahead && self.is_memory_scarce() => return,
                 Next::Read(room) => match self.poll_read(cx, room) {
                     Poll::Ready(count) => budget = budget.saturating_sub(count),
                     Poll::Pending => return,
@@ -419,7 +436,7 @@ impl BodyStream for Ahead {
         if let Err(failure) = self.hold_shown(cx) {
             return Poll::Ready(Err(failure));
         }
-        self.poll_fill(cx);
+        self.poll_fill(cx, Fill::Ahead);
         match &mut self.source {
             // The receiver need not wait in order to learn that the client aborted its own request.
             Source::Failed(failure)

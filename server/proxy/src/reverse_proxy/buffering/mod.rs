@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use sluice_net::{BodyStream, Failure, RequestBody, Worker};
+use sluice_policy::memory::Pressure;
 use sluice_upstream::Response;
 use sluice_wire::h1::BodyFraming;
 
@@ -21,7 +22,7 @@ use crate::limits::BUFFER_RESPONSE_BYTES_MIN;
 pub use ahead::Ahead;
 use ahead::Collected as Filled;
 pub use rules::{Rules, temporary_folder};
-use sluice_pipeline::collect::collect;
+use sluice_pipeline::collect::collect_while;
 
 /// The buffering settings.
 #[derive(Default)]
@@ -126,21 +127,36 @@ impl Buffering {
         waits.then(|| ahead.rules.clone())
     }
 
-    /// Buffers the body of a request.
-    pub async fn request(&self, body: RequestBody) -> Result<RequestBody, Failure> {
+    /// Buffers the body of a request. While memory is scarce, the rest is streamed.
+    pub async fn request(
+        &self,
+        worker: &Worker,
+        body: RequestBody,
+    ) -> Result<RequestBody, Failure> {
         match body {
             RequestBody::None => Ok(RequestBody::None),
             RequestBody::Stream(body) => Ok(RequestBody::Stream(Box::new(
-                collect(body, self.request_bytes).await?,
+                collect_while(body, self.request_bytes, has_memory(worker)).await?,
             ))),
         }
     }
 
-    /// Buffers the body of a response.
+    /// Buffers the body of a response. While memory is scarce, the rest is streamed.
     pub async fn response(
         &self,
+        worker: &Worker,
         body: Box<dyn BodyStream>,
     ) -> Result<Box<dyn BodyStream>, Failure> {
-        Ok(Box::new(collect(body, self.response_bytes).await?))
+        let bytes_max = self.response_bytes;
+        let collected = collect_while(body, bytes_max, has_memory(worker)).await?;
+        Ok(Box::new(collected))
+    }
+}
+
+/// Whether more may be buffered after a piece of this size.
+fn has_memory(worker: &Worker) -> impl Fn(usize) -> bool {
+    |bytes| {
+        worker.buffers.note_allocated(bytes);
+        worker.memory.level() < Pressure::HoldBodies
     }
 }

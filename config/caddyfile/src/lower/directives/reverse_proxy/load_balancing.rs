@@ -203,9 +203,13 @@ impl Lowering<'_> {
     pub(super) fn circuit_breaker(&mut self, line: &Directive) -> Option<RawModule> {
         self.subject.clone_from(&line.name.text);
         let [factor, threshold] = self.exact::<2>(line, &line.args)?;
-        let factor = self.one_of(factor, &["error_ratio", "status_ratio", "latency"])?;
+        let factor = self.one_of(
+            factor,
+            &["error_ratio", "status_ratio", "latency", "outlier"],
+        )?;
         let threshold = match factor.as_str() {
             "latency" => self.duration(threshold)?.0 as f64 / 1e6,
+            "outlier" => self.times(threshold)?,
             _ => self.share(threshold)?,
         };
         let mut module = RawModule::new();
@@ -214,6 +218,33 @@ impl Lowering<'_> {
         module.insert("threshold".to_owned(), threshold.into());
         self.read_options(&CIRCUIT_BREAKER, line.lines(), &mut module)?;
         Some(module)
+    }
+
+    /// How many times something: a number above 1.
+    fn times(&mut self, word: &Token) -> Option<f64> {
+        match word.text.parse::<f64>() {
+            Ok(times) if times > 1.0 && times <= 1_000.0 => Some(times),
+            _ => {
+                let title = format!("invalid number `{}`{}", word.text, self.about());
+                let label = "expected a number above 1, such as `3`";
+                self.refuse(word.error("invalid-number", title, label))
+            }
+        }
+    }
+
+    /// A whole number of percent from 1 to 100, with or without the sign.
+    pub(super) fn percent_of_requests(&mut self, line: &Directive) -> Option<i64> {
+        let word = self.single(line)?;
+        let digits = word.text.strip_suffix('%').unwrap_or(&word.text);
+        match digits.parse::<u32>() {
+            Ok(percent @ 1..=100) => Some(i64::from(percent)),
+            Ok(_) | Err(_) => {
+                let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
+                let label = "expected a percentage of all requests, 1 to 100";
+                let diagnostic = word.error("invalid-number", title, label);
+                self.refuse(diagnostic.help("`10` is the default"))
+            }
+        }
     }
 
     /// A whole number of percent that is at least 100, with or without the sign.

@@ -260,6 +260,21 @@ pub(super) static OPTIONS: Options<ReverseProxy> = Options::new(
             }),
         ),
         option::<ReverseProxy>(
+            "lb_retry_budget",
+            "lb_retry_budget <percent>",
+            With(|cx, line, proxy| {
+                balancing(proxy).retry_budget = cx.percent_of_requests(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option::<ReverseProxy>(
+            "lb_hedge",
+            "lb_hedge <duration>",
+            Time(|proxy| &mut balancing(proxy).hedge),
+        )
+        .own(),
+        option::<ReverseProxy>(
             "lb_slow_start",
             "lb_slow_start <duration>",
             Time(|proxy| &mut balancing(proxy).slow_start),
@@ -292,7 +307,7 @@ pub(super) static OPTIONS: Options<ReverseProxy> = Options::new(
         option::<ReverseProxy>("coalesce", "coalesce", Flag(|proxy| &mut proxy.coalesce)).own(),
         option::<ReverseProxy>(
             "circuit_breaker",
-            "circuit_breaker error_ratio|status_ratio|latency <threshold> [{ … }]",
+            "circuit_breaker error_ratio|status_ratio|latency|outlier <threshold> [{ … }]",
             With(|cx, line, proxy| {
                 if proxy.circuit_breaker.is_some() {
                     return cx.duplicate(line);
