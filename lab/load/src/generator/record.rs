@@ -252,6 +252,12 @@ impl Recorder {
         self.slices.truncate(slices.max(1) as usize);
     }
 
+    /// There is no window: the load has ended before it began.
+    pub fn cancel_window(&mut self) {
+        self.window = Window::UNKNOWN;
+        self.slices.clear();
+    }
+
     /// Records a request that has ended now.
     pub fn done(&mut self, done: &Done, now: Ns) {
         if done.is_opening() {

@@ -221,9 +221,20 @@ fn a_load_that_is_interrupted_before_its_window_has_no_figures() {
     let mut plan = plan(server.address, None);
     plan.warmup = Duration::from_secs(3_600);
     plan.interrupt.set();
-    let load = load(&plan);
-    assert!(load.interrupted);
-    assert_eq!((load.ok, load.failed(), load.window_s), (0, 0, 0.0));
+    let early = load(&plan);
+    assert!(early.interrupted);
+    assert_eq!((early.ok, early.failed(), early.window_s), (0, 0, 0.0));
+    // Also when it is known when the window begins.
+    plan.interrupt = Interrupt::default();
+    let interrupt = plan.interrupt.clone();
+    let late = run(&plan, &mut |stage| {
+        if let Stage::Window(..) = stage {
+            interrupt.set();
+        }
+    });
+    let late = late.unwrap();
+    assert!(late.interrupted);
+    assert_eq!((late.ok, late.failed(), late.window_s), (0, 0, 0.0));
 }
 
 #[test]

@@ -303,7 +303,10 @@ impl<'a> Worker<'a> {
     fn cut_short(&mut self, now: Ns) {
         self.stopped = true;
         match self.phase {
-            Phase::Before => self.phase = Phase::Drain { until: now },
+            Phase::Before => {
+                self.record.cancel_window();
+                self.phase = Phase::Drain { until: now };
+            }
             Phase::Inside { .. } => self.record.close_window(now),
             Phase::Drain { until } => {
                 let until = until.min(now + span(INTERRUPTED_DRAIN));

@@ -289,7 +289,10 @@ impl<'a> Users<'a> {
         if now >= self.signals.stop.load(Ordering::Acquire) && !self.stopped {
             self.stopped = true;
             match self.stage {
-                Stage::Before => self.stage = Stage::Drain { until: now },
+                Stage::Before => {
+                    self.record.cancel_window();
+                    self.stage = Stage::Drain { until: now };
+                }
                 Stage::Inside { .. } => self.record.close_window(now),
                 Stage::Drain { until } => {
                     let until = until.min(now + span(INTERRUPTED_DRAIN));
