@@ -107,8 +107,8 @@ pub struct Server {
 /// A server to be started.
 pub struct Setup {
     folder: Folder,
-    port: u16,
-    admin: u16,
+    pub port: u16,
+    pub admin: u16,
     args: Vec<String>,
     variables: Vec<(String, String)>,
     inherited: Option<OwnedFd>,

@@ -185,7 +185,7 @@ enum ImportScenario {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Convert an OpenAPI 3 description in JSON to a scenario
+    /// Convert an OpenAPI 3 description in JSON or YAML to a scenario
     Openapi {
         /// The description
         file: PathBuf,

@@ -1,10 +1,12 @@
 //! `sluice-lab run`, `list`, `rerun` and the hidden `sweep`: their options.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use sluice_experiment::adapter::Tool;
+use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::{builtin, file, folder, rerun, run};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
@@ -35,7 +37,7 @@ pub struct Options {
     /// Concurrent connections, overriding the file: 10,200
     #[arg(long, short = 'c', value_delimiter = ',')]
     pub clients: Option<Vec<usize>>,
-    /// Run fewer blocks if all would take longer than this
+    /// Run fewer blocks, and shorten the windows, if all would take longer than this
     #[arg(long, value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Measure with these load generators as well, each beside the lab's own: wrk,hey
@@ -47,6 +49,15 @@ pub struct Options {
     /// Whether the server and the load generator have separate CPUs
     #[arg(long, value_enum)]
     pub pin: Option<PinName>,
+    /// Divide the load between agents: HOST:PORT, ssh:HOST, command:WORDS or local (repeatable), overriding the file
+    #[arg(long, value_name = "AGENT", conflicts_with = "engine")]
+    pub agent: Vec<AgentSpec>,
+    /// File with the token of the agents (default: the variable SLUICE_LAB_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Address of this machine at which agents reach the servers under test (default: the loopback address)
+    #[arg(long, value_name = "IP")]
+    pub address: Option<IpAddr>,
     /// Random seed
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
@@ -109,6 +120,9 @@ pub fn run(options: &Options) -> Outcome {
             PinName::Split => file::Pin::Split,
             PinName::None => file::Pin::None,
         }),
+        agents: options.agent,
+        token_file: options.token_file,
+        address: options.address,
         seed: options.seed,
         out: options.out,
         resume: options.resume,

@@ -6,10 +6,14 @@
 #[path = "../../../tests/support/abilities.rs"]
 mod abilities;
 mod agents;
+mod agents_run;
+mod agents_ssh;
+mod axes;
 mod commands;
 mod delivery;
 mod everyday;
 mod http3;
+mod requirements;
 mod run;
 mod scenario;
 mod search;

@@ -44,12 +44,21 @@ pub fn default_address() -> String {
 #[derive(Debug)]
 pub struct Client {
     address: String,
+    timeout: Duration,
 }
 
 impl Client {
     /// A client for the endpoint at `address`: `host:port`, `:port` or `unix//path`.
     pub fn new(address: String) -> Self {
-        Client { address }
+        Client {
+            address,
+            timeout: TIMEOUT,
+        }
+    }
+
+    /// Waits so long for a response.
+    pub fn waiting(self, timeout: Duration) -> Self {
+        Client { timeout, ..self }
     }
 
     /// Sends a POST request and returns the response body. An error response becomes an error with the server's
@@ -125,11 +134,11 @@ impl Client {
         if let Some(path) = self.address.strip_prefix("unix/") {
             let path = path.split('|').next().unwrap_or_default();
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(self.timeout))?;
             return talk(stream, head, body);
         }
         let stream = TcpStream::connect(self.host())?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(self.timeout))?;
         talk(stream, head, body)
     }
 

@@ -32,6 +32,21 @@ pub enum Adapter {
     Nginx,
 }
 
+impl Loaded {
+    /// A configuration that was not read from a text; `files` are those that file servers hide.
+    pub fn made(config: Config, document: Document, files: Vec<String>) -> Loaded {
+        Loaded {
+            config,
+            document,
+            report: Report::default(),
+            written: None,
+            files,
+            read_at: SystemTime::now(),
+            texts: None,
+        }
+    }
+}
+
 /// The default configuration file.
 pub const ADJACENT: &str = "Caddyfile";
 

@@ -39,7 +39,7 @@ fn serve_then(config: Config, format: MessageFormat, ready: Ready) -> Result<Exi
         ready,
         format,
         manners: Manners::Caddy,
-        handed: Vec::new(),
+        inherited: Default::default(),
     })
 }
 

@@ -178,6 +178,8 @@ impl Line {
             "format" => outer("format") || outer("wrap") || outer("json") || outer("console"),
             "output file" => outer_two(&["output"], "file"),
             "permission python_dir" => outer_two(&["permission"], "python_dir"),
+            "events exec" => outer("on") && self.outer(0, 2) == "exec",
+            "events webhook" => outer("on") && self.outer(0, 2) == "webhook",
             "output net" => outer_two(&["output"], "net"),
             "browse" => outer("browse"),
             "dynamic" => outer("dynamic") || outer("source"),

@@ -378,12 +378,28 @@ pub enum Notice {
         /// The problem.
         why: String,
     },
+    /// A certificate is being obtained.
+    Obtaining {
+        /// Its subject.
+        subject: Subject,
+        /// Whether it replaces one that is in use.
+        renewal: bool,
+    },
     /// A certificate was issued.
     Issued {
         /// Its subject.
         subject: Subject,
         /// The issuer.
         issuer: String,
+        /// Whether it replaces one that was in use.
+        renewal: bool,
+        /// Its files in the storage, without their extensions.
+        path: String,
+    },
+    /// A managed certificate is served from now on.
+    Served {
+        /// Its names.
+        names: Vec<Subject>,
     },
     /// An issuer failed, and the next one is tried.
     Passed {
@@ -410,7 +426,17 @@ pub enum Notice {
     },
 }
 
+fn listed(names: &[Subject]) -> String {
+    let names: Vec<String> = names.iter().map(Subject::to_string).collect();
+    names.join(", ")
+}
+
 impl Notice {
+    /// Whether only event handlers care: it is what should happen all the time.
+    pub fn is_routine(&self) -> bool {
+        matches!(self, Notice::Obtaining { .. } | Notice::Served { .. })
+    }
+
     /// Whether it needs the administrator's attention.
     pub fn is_failure(&self) -> bool {
         match self {
@@ -426,7 +452,9 @@ impl Notice {
             | Notice::Removed { .. }
             | Notice::NotStapled { .. }
             | Notice::Replaced { .. }
+            | Notice::Obtaining { .. }
             | Notice::Issued { .. }
+            | Notice::Served { .. }
             | Notice::Passed { .. }
             | Notice::RootMade { .. } => false,
         }
@@ -450,7 +478,9 @@ impl Notice {
             Notice::TicketsNotShared { .. } => {
                 "session ticket keys are not shared with other instances"
             }
+            Notice::Obtaining { .. } => "obtaining a certificate",
             Notice::Issued { .. } => "certificate obtained",
+            Notice::Served { .. } => "certificate is served",
             Notice::Passed { .. } => "an issuer failed to issue a certificate; trying the next one",
             Notice::NotIssued { .. } => "could not obtain a certificate; sluice tries again later",
             Notice::RootMade { .. } => "a local CA created a new root certificate",
@@ -476,7 +506,11 @@ impl Notice {
                 vec![("subject", subject.to_string()), ("error", why.clone())]
             }
             Notice::TicketsNotShared { why } => vec![("error", why.clone())],
-            Notice::Issued { subject, issuer } => {
+            Notice::Obtaining { subject, .. } => vec![("subject", subject.to_string())],
+            Notice::Served { names } => vec![("subjects", listed(names))],
+            Notice::Issued {
+                subject, issuer, ..
+            } => {
                 vec![("subject", subject.to_string()), ("issuer", issuer.clone())]
             }
             Notice::RootMade { authority, path } => vec![
@@ -543,7 +577,11 @@ impl fmt::Display for Notice {
                 f,
                 "session ticket keys are not shared with other instances: {why}"
             ),
-            Notice::Issued { subject, issuer } => {
+            Notice::Obtaining { subject, .. } => write!(f, "obtaining one for `{subject}`"),
+            Notice::Served { names } => write!(f, "serving a certificate for {}", listed(names)),
+            Notice::Issued {
+                subject, issuer, ..
+            } => {
                 write!(f, "issuer `{issuer}` issued a certificate for `{subject}`")
             }
             Notice::Passed { subject, why } => {

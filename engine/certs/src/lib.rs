@@ -52,7 +52,7 @@ pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};
 pub use keys::KeyType;
 pub use local_ca::{CaFiles, Leaf, LocalCa, LocalCaOptions};
-pub use maintain::{Bell, Job, Maintainer, Outcome, Plan, Provision, Rhythm};
+pub use maintain::{Bell, Job, Maintainer, Observer, Outcome, Plan, Provision, Rhythm};
 pub use named::{Keep, NamedPairs, NamesPairs, PairName, Unusable};
 pub use ocsp::Stapling;
 pub use on_demand::{OnDemand, OnDemandPlans, OnDemandRule};
@@ -66,7 +66,7 @@ pub use sources::{Source, SourceOptions};
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::{Subject, SubjectError};
-pub use tickets::{GivenKeys, Rotation, SharedKeys, Tickets};
+pub use tickets::{GivenKeys, Rotation, SharedKeys, TicketBook, TicketSecret, Tickets};
 pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};
 
 #[cfg(test)]

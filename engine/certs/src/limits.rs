@@ -227,3 +227,7 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 16 * 1024;
 /// Sessions cached by a policy with early data enabled; a client has two of about half a kilobyte. Clients whose
 /// session was dropped perform a full handshake.
 pub const EARLY_SESSIONS_MAX: usize = 10_000;
+
+/// Policies whose session ticket secrets outlive a binary upgrade. Each server has one or a few; a secret takes about a
+/// hundred bytes.
+pub const TICKET_POLICIES_MAX: usize = 10_000;

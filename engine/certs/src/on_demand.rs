@@ -285,7 +285,9 @@ impl OnDemand {
                 if is_fetched {
                     self.state().fetched.insert(subject.clone(), now);
                 }
+                let names = pair.subjects.clone();
                 store.put(pair);
+                maintainer.notify(Notice::Served { names });
                 self.remember(&store, subject);
                 Ok(())
             }

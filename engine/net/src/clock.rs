@@ -3,14 +3,28 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_message::Moment;
 
+use crate::sys::process::monotonic_micros;
+
 /// The origin of the process's time line, shared by all workers.
+static ORIGIN: OnceLock<Instant> = OnceLock::new();
+
 fn origin() -> Instant {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
+}
+
+/// Continues the time line of another process of this machine, on which `elapsed` had passed when
+/// [`crate::sys::process::monotonic_micros`] was `at`: moments of that process mean the same here. Without effect once
+/// the clock was read.
+pub fn continue_from(elapsed: Duration, at: u64) {
+    let since = Duration::from_micros(monotonic_micros().saturating_sub(at));
+    // A time line older than the machine cannot be continued, and none is.
+    if let Some(origin) = Instant::now().checked_sub(elapsed + since) {
+        let _ = ORIGIN.set(origin);
+    }
 }
 
 /// The exact time.

@@ -2,6 +2,7 @@
 //! [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols; `sluice-upstream` has the
 //! connections to upstreams.
 
+mod accepting;
 pub mod admission;
 mod bind_error;
 mod binding;
@@ -15,6 +16,7 @@ mod connection_slots;
 pub mod datagrams;
 pub mod failure;
 pub mod gate;
+pub mod handover;
 mod handshakes;
 mod inherited_sockets;
 pub mod interims;

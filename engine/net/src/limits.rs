@@ -197,3 +197,15 @@ pub const PEER_DEPTH_MAX: usize = PEER_CHAIN_MAX;
 
 /// The buffers of a UDP socket: with less, a burst of a thousand handshakes loses datagrams.
 pub const DATAGRAM_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The longest message between the two processes of a binary upgrade: a configuration may have 64 MiB, and as much again is
+/// left for counts.
+pub const HANDOVER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// What one packet of such a message carries: a fraction of a socket's send buffer (`net.core.wmem_default`, 208 KiB).
+pub const HANDOVER_PACKET_BYTES: usize = 32 * 1024;
+
+/// How long idle client connections stay open when another process takes over. A client that sends its next request
+/// meanwhile gets a response with `Connection: close`, so a request is never reset on its way. Clients that pause longer
+/// than this between requests are rarely about to send one.
+pub const IDLE_LINGER: Duration = Duration::from_secs(2);

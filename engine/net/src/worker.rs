@@ -53,6 +53,9 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
+    /// Whether idle connections stay open for a while although the process is draining, see
+    /// [`crate::Workers::pass_on`].
+    pub(crate) lingers: Cell<bool>,
     /// How many connections have got a number.
     connections: Cell<u64>,
     /// How many have asked the worker to stay, see [`Worker::stay`].

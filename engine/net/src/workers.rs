@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::{self, Rc};
@@ -11,29 +10,28 @@ use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use sluice_message::{Moment, Remote};
+use sluice_message::Moment;
 use socket2::Socket;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::accepting::{accept, admit, is_of_connection};
 use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
 use crate::conditions::Conditions;
-use crate::connection::{self, Connection, Open, Shared};
+use crate::connection::Shared;
 use crate::datagrams::{
     self, DatagramProblem, DatagramTrouble, Datagrams, Group, Receiver, ServeDatagrams,
 };
 use crate::inherited_sockets::Handed;
-use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
+use crate::limits::{COMMANDS_MAX, IDLE_LINGER, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, SocketFiles};
 use crate::listener_wrapper::ListenerWrapper;
 use crate::memory::MemoryLimit;
 use crate::multiplexed::host::Host;
 use crate::service::{Protocols, Service, Settings};
-use crate::stream::Stream;
-use crate::tasks::yield_once;
-use crate::worker::{ConnectionLimit, Counters, Entered, Worker};
+use crate::worker::{ConnectionLimit, Counters, Worker};
 
 /// The running workers of a process.
 pub struct Workers<S: Service> {
@@ -99,6 +97,8 @@ enum Command<S: Service> {
     Do(Task),
     /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
+    /// Stop accepting, as another process accepts.
+    PassOn(std_mpsc::SyncSender<()>),
 }
 
 impl<S: Service> Workers<S> {
@@ -381,6 +381,18 @@ impl<S: Service> Workers<S> {
         }
     }
 
+    /// Stops accepting, because another process accepts on the same sockets: returns once new connections are that one's.
+    /// Idle connections stay for [`IDLE_LINGER`] when the workers drain, which has to follow.
+    pub fn pass_on(&self) {
+        for handle in &self.handles {
+            let (done, wait) = std_mpsc::sync_channel(1);
+            // A worker that is gone accepts nothing.
+            if handle.commands.blocking_send(Command::PassOn(done)).is_ok() {
+                let _ = wait.recv();
+            }
+        }
+    }
+
     /// Stops accepting, waits at most `grace` for running requests, and ends the workers. Returns the number of
     /// connections that were closed forcibly.
     pub fn drain(mut self, grace: Duration) -> u64 {
@@ -495,6 +507,10 @@ async fn run<S: Service>(
             Command::Link(addr, index, link) => running.link(&addr, index, link),
             Command::Do(task) => task(&running.shared.worker),
             Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
+            Command::PassOn(done) => {
+                running.pass_on().await;
+                let _ = done.send(());
+            }
             Command::Drain(grace, done) => {
                 let cut_off = running.drain(grace).await;
                 let _ = done.send(cut_off);
@@ -649,20 +665,39 @@ impl<S: Service> Running<S> {
         }
     }
 
-    async fn drain(&self, grace: Duration) -> u64 {
-        let worker = &self.shared.worker;
-        worker.draining.set(true);
+    async fn pass_on(&self) {
+        self.shared.worker.lingers.set(true);
+        self.stop().await;
+    }
+
+    /// Stops accepting; connections close after their current requests.
+    async fn stop(&self) {
+        self.shared.worker.draining.set(true);
         let all = std::mem::take(&mut *self.slots.borrow_mut());
         for (key, mut listening) in all {
             self.stop_receiving(&key.0, &mut listening);
             listening.close(self.shared.clone()).await;
         }
-        worker.timers.expire_all_idle();
-        let deadline = tokio::time::Instant::now() + grace;
+    }
+
+    async fn drain(&self, grace: Duration) -> u64 {
+        let worker = &self.shared.worker;
+        self.stop().await;
+        let began = tokio::time::Instant::now();
+        let (deadline, lingers_until) = (began + grace, began + IDLE_LINGER.min(grace));
         let is_busy = || worker.counters.open.value() > 0 || worker.staying.get() > 0;
-        while is_busy() && tokio::time::Instant::now() < deadline {
+        loop {
+            let now = tokio::time::Instant::now();
+            if worker.lingers.get() && now >= lingers_until {
+                worker.lingers.set(false);
+            }
+            if !worker.lingers.get() {
+                worker.timers.expire_all_idle();
+            }
+            if !is_busy() || now >= deadline {
+                break;
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
-            worker.timers.expire_all_idle();
         }
         worker.close_idle_upstreams();
         worker.counters.open.value()
@@ -711,86 +746,4 @@ impl<S: Service> Listening<S> {
             let _ = task.await;
         }
     }
-}
-
-/// Accepts connections on one listener, for ever.
-async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: Rc<Shared<S>>) {
-    let mut burst = 0;
-    loop {
-        let (stream, remote) = match poll_fn(|cx| listener.poll_accept(cx)).await {
-            Ok(accepted) => accepted,
-            Err(error) if is_of_connection(&error) => continue,
-            Err(_) => {
-                make_room(&shared).await;
-                continue;
-            }
-        };
-        // Only after a client has arrived, so that no idle connection is closed in vain.
-        let entered = loop {
-            match shared.limit.enter() {
-                Some(entered) => break entered,
-                None => make_room(&shared).await,
-            }
-        };
-        admit((stream, remote), entered, &slot, &shared).await;
-        burst = rest_after(burst).await;
-    }
-}
-
-/// Serves an accepted connection.
-async fn admit<S: Service>(
-    (stream, remote): (Stream, Remote),
-    entered: Entered,
-    slot: &Rc<Slot<S>>,
-    shared: &Rc<Shared<S>>,
-) {
-    let counters = &shared.worker.counters;
-    counters.accepted.up();
-    if shared.worker.refuses() {
-        counters.memory_connections_refused.up();
-        return;
-    }
-    let Ok(taken) = shared.worker.take_slot().await else {
-        // As in nginx. A client left in the accept queue would not learn that the server is full.
-        counters.refused.up();
-        return;
-    };
-    let open = Open::new(&shared.worker, (entered, taken));
-    let (slot, shared) = (slot.clone(), shared.clone());
-    if slot.binding().wrapper.is_some() {
-        tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
-    } else {
-        let ends = (remote, stream.local_addr());
-        let mut connection = Connection::new(stream, ends, slot, shared, open);
-        // Called inside the async block: a future holds an argument passed by value twice, and this is most of an idle
-        // connection.
-        tokio::task::spawn_local(async move { connection.run().await });
-    }
-}
-
-/// Counts a connection of a burst, and yields after a number of them.
-async fn rest_after(burst: usize) -> usize {
-    if burst + 1 < ACCEPT_BURST_MAX {
-        return burst + 1;
-    }
-    yield_once().await;
-    0
-}
-
-/// Connections or file descriptors have run out: closes the connections idle longest, including stalled handshakes, and
-/// pauses accepting.
-async fn make_room<S: Service>(shared: &Shared<S>) {
-    shared.worker.counters.accept_pauses.up();
-    let timers = &shared.worker.timers;
-    timers.expire_oldest_idle(ACCEPT_BURST_MAX, 1);
-    tokio::time::sleep(ACCEPT_PAUSE).await;
-}
-
-/// Whether accepting failed because of the connection itself, which is already gone.
-fn is_of_connection(error: &io::Error) -> bool {
-    use io::ErrorKind as E;
-    matches!(
-        error.kind(),
-        E::ConnectionAborted | E::ConnectionReset | E::Interrupted
-    )
 }

@@ -8,8 +8,7 @@ use aws_lc_rs::{hkdf, hmac, rand};
 use quinn_proto::ConnectionId;
 use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
 
-/// The keys of this process. An upgraded binary has others: tokens of the old one are refused, and clients validate their
-/// addresses again.
+/// The keys of this process, if the caller gives no secret that outlives binary upgrades.
 static OF_PROCESS: LazyLock<Keys> = LazyLock::new(|| {
     let mut secret = [0; 64];
     rand::fill(&mut secret).expect("the system has random bytes");

@@ -17,6 +17,7 @@ use serde_json::Value;
 mod address;
 mod data_rate;
 mod dialect;
+pub mod events;
 pub mod handler;
 pub mod http;
 mod idle;
@@ -33,6 +34,7 @@ pub mod walk;
 
 pub use address::{Address, AddressError, PortRange};
 pub use dialect::Dialect;
+pub use events::EventsApp;
 pub use handler::{Handler, Route, cache, nginx, proxy};
 pub use http::{HttpApp, Server};
 pub use idle::{Idle, idle_settings};
@@ -162,22 +164,6 @@ objects! {
         pub folder: String,
         /// Variables that are set in its environment.
         pub variables: BTreeMap<String, String>,
-    }
-
-    /// Event handlers.
-    pub struct EventsApp {
-        /// Who wants to hear of what.
-        pub subscriptions: Vec<Subscription>,
-    }
-
-    /// Who wants to hear of what.
-    pub struct Subscription {
-        /// The events; all when empty.
-        pub events: Vec<String>,
-        /// The modules they come from; all when empty.
-        pub modules: Vec<String>,
-        /// What is done.
-        pub handlers: Vec<RawModule>,
     }
 
     /// Storage in a folder.

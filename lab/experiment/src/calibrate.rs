@@ -10,7 +10,7 @@ use crate::cell_filter::Only;
 use crate::file::{self, File};
 use crate::plan::{self, CellPlan};
 use crate::progress::{Progress, Silent};
-use crate::stage::Stage;
+use crate::stage::{NoBlock, Stage};
 use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
@@ -127,9 +127,11 @@ fn lateness(
 }
 
 fn block(file: &File, stage: &Stage, cell: &CellPlan) -> Result<Block, Refused> {
-    let block = stage.block(file, cell, 7, &mut Silent);
-    block.map_err(|state| match state {
-        CellState::DidNotStart(why) => Refused::new(format!("the floor did not start: {why}")),
+    let block = stage.block((file, cell), 7, None, &mut Silent);
+    block.map_err(|none| match none {
+        NoBlock::Cell(CellState::DidNotStart(why)) => {
+            Refused::new(format!("the floor did not start: {why}"))
+        }
         other => Refused::new(format!("{other:?}")),
     })
 }

@@ -1,7 +1,13 @@
-//! Treatment checks: whether the options an experiment claims took effect, from counters on all sides.
+//! Treatment checks: whether the options an experiment claims took effect, from counters on all sides, and from what is
+//! observed of the server after the load (`observe`).
+
+mod observe;
+mod socket;
+mod trace;
 
 use super::comparison::Comparison;
-use super::file::{CheckPart, Test};
+use super::file::{CheckPart, Switch, Test};
+pub use observe::{Logs, Observed, observe};
 use sluice_load::result::{BackendCounts, Check, Load, Resources};
 
 /// The counters of one block.
@@ -16,6 +22,8 @@ pub struct Seen<'a> {
     pub accepted: Option<u64>,
     /// Resource usage.
     pub resources: &'a Resources,
+    /// What was observed of the server after the load.
+    pub observed: &'a Observed,
 }
 
 impl Seen<'_> {
@@ -147,6 +155,7 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             &part.backend_processes,
             processes(backend.map(|tree| tree.processes_max)),
         ),
+        ("resumed", &part.resumed, resumed(seen)),
     ] {
         if let Some(claim) = claim {
             checks.push(number(name, claim, value));
@@ -157,7 +166,12 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
     let encoding = encoding.map(|response| response.encoding.clone().unwrap_or("none".into()));
     for (name, claim, value) in [
         ("alpn", &part.alpn, connections.alpn.clone()),
-        ("tls", &part.tls, connections.tls_version.clone()),
+        (
+            "tls",
+            &part.tls,
+            Some(connections.tls_version.clone().unwrap_or("none".into())),
+        ),
+        ("key", &part.key, connections.key.clone()),
         ("encoding", &part.encoding, encoding),
     ] {
         if let Some(claim) = claim {
@@ -170,6 +184,81 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             });
         }
     }
+    observed(part, seen, checks);
+}
+
+/// The checks of what was observed after the load.
+fn observed(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
+    if let Some(lines) = &part.log_lines {
+        let responses = seen.load.connections.responses;
+        let gained = seen.observed.log_lines.get(&lines.file);
+        let gained = gained.filter(|_| seen.counts_connections());
+        let value = gained.map(|gained| {
+            let words = format!("{gained} lines for {responses} responses");
+            (*gained as f64 / responses.max(1) as f64, words)
+        });
+        checks.push(number("log_lines", &lines.per_response, value));
+    }
+    if let Some(request) = &part.request {
+        let status = seen.observed.statuses.get(&request.path);
+        checks.push(Check {
+            claim: format!("{} has status {}", request.path, request.status),
+            holds: status.map(|status| status == &Ok(request.status)),
+            seen: match status {
+                Some(Ok(status)) => format!("status {status}"),
+                Some(Err(fault)) => fault.clone(),
+                None => "nothing".into(),
+            },
+        });
+    }
+    if let Some(calls) = &part.calls {
+        let claim = format!("{} for each request {}", calls.name, calls.per_request);
+        checks.push(match seen.observed.calls.as_ref() {
+            Some(Ok(trace)) => {
+                let count = trace.count(&calls.name);
+                let each = count as f64 / trace.requests.max(1) as f64;
+                let comparison = Comparison::parse(&calls.per_request).ok();
+                Check {
+                    claim,
+                    holds: comparison.map(|comparison| comparison.holds(each)),
+                    seen: format!("{count} calls for {} requests", trace.requests),
+                }
+            }
+            Some(Err(reason)) => unknown(claim, reason),
+            None => unknown(claim, "nothing was traced"),
+        });
+    }
+    if let Some(wanted) = part.nodelay {
+        let words = |on: bool| if on { "on" } else { "off" };
+        let claim = format!("TCP_NODELAY {}", words(wanted == Switch::On));
+        checks.push(match seen.observed.nodelay.as_ref() {
+            Some(Ok(on)) => Check {
+                claim,
+                holds: Some(*on == (wanted == Switch::On)),
+                seen: words(*on).into(),
+            },
+            Some(Err(reason)) => unknown(claim, reason),
+            None => unknown(claim, "no socket was looked at"),
+        });
+    }
+}
+
+/// A check whose result is not known, with the reason.
+fn unknown(claim: String, reason: &str) -> Check {
+    Check {
+        claim,
+        holds: None,
+        seen: reason.into(),
+    }
+}
+
+/// Share of the clients' connections that resumed a TLS session.
+fn resumed(seen: Seen<'_>) -> Option<(f64, String)> {
+    let connections = &seen.load.connections;
+    let resumed = connections.resumed.unwrap_or(0);
+    let words = format!("{resumed} of {} connections", connections.opened);
+    seen.counts_connections()
+        .then(|| (resumed as f64 / connections.opened.max(1) as f64, words))
 }
 
 /// Responses per client connection. If many are required and no client opened a second connection, the connections were
@@ -221,6 +310,7 @@ mod tests {
                 counts: counts.as_ref(),
                 accepted: None,
                 resources: &resources,
+                observed: &Observed::default(),
             };
             checks(&file.test["proxy"], std::iter::empty(), seen)[0].holds
         };
@@ -249,6 +339,7 @@ mod tests {
                 counts: counts.as_ref(),
                 accepted,
                 resources: &resources,
+                observed: &Observed::default(),
             };
             let found = checks(&test, [&part].into_iter(), seen);
             found.iter().map(|check| check.holds).collect()
@@ -287,6 +378,7 @@ mod tests {
                 counts: Some(&counts),
                 accepted: None,
                 resources: &resources,
+                observed: &Observed::default(),
             };
             seen.upstream_reuse(claim).unwrap().0
         };

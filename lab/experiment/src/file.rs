@@ -1,6 +1,9 @@
-//! The experiment file: TOML, deserialized into types that reject unknown keys.
+//! The experiment file: TOML, deserialized into types that reject unknown keys. Treatment checks are in `check_part`.
+
+mod check_part;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +11,13 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 
 use super::adapter::Tool;
+use super::agent::AgentSpec;
 use super::cell_filter::Only;
-use super::comparison::Comparison;
 use super::position::position;
 use super::scenario;
+use crate::limits::LINES_MAX;
+pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
+
 use sluice_audit::claim::Statement;
 use sluice_load::generator::scenario::Scenario;
 use sluice_load::generator::target::HttpVersion;
@@ -40,7 +46,7 @@ pub struct File {
     /// Repetitions and their order.
     #[serde(default)]
     pub repeat: Repeat,
-    /// CPU placement.
+    /// Where servers and load generators run.
     #[serde(default)]
     pub place: Place,
     /// Files to create.
@@ -137,31 +143,6 @@ pub struct Corpus {
     pub count: usize,
 }
 
-/// Required observations in cells with these values. Each comparison has the form `>= 0.9`, `== 1` or `<= 4`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CheckPart {
-    /// Axes and the value they must have, or several separated by `|`; empty for all cells.
-    pub when: BTreeMap<String, String>,
-    /// Share of the upstream's requests on a reused connection.
-    pub upstream_reuse: Option<String>,
-    /// Upstream requests per successful request.
-    pub backend_share: Option<String>,
-    /// Responses per client connection.
-    #[serde(alias = "answers_per_connection")]
-    pub responses_per_connection: Option<String>,
-    /// Processes of the server under test.
-    pub processes: Option<String>,
-    /// Processes of the upstreams.
-    pub backend_processes: Option<String>,
-    /// The protocol negotiated by ALPN.
-    pub alpn: Option<String>,
-    /// `Content-Encoding` of the response, `none` without one.
-    pub encoding: Option<String>,
-    /// TLS version, such as `TLSv1_3`.
-    pub tls: Option<String>,
-}
-
 /// A printed row and the cell that reproduces it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -187,6 +168,9 @@ pub struct Matrix {
     /// Load generators: `native`, and external ones by name; by default only the lab's own.
     #[serde(default)]
     pub engine: Vec<String>,
+    /// Cells to measure, each entry a condition in the syntax of `--only`; cells that match none are omitted. All if it is empty.
+    #[serde(default)]
+    pub cells: Vec<String>,
     /// Combinations to skip: those in which every given axis has the given value.
     #[serde(default)]
     pub skip: Vec<BTreeMap<String, String>>,
@@ -287,12 +271,16 @@ pub enum Order {
     Fixed,
 }
 
-/// CPU placement.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// Where servers and load generators run.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Place {
     /// Whether the server and the load generator have separate CPUs.
     pub pin: Pin,
+    /// Agents that generate the load; if there are none, this process does.
+    pub agents: Vec<AgentSpec>,
+    /// The address of this machine at which agents reach the servers; by default the loopback address.
+    pub address: Option<IpAddr>,
 }
 
 /// Whether the server and the load generator have separate CPUs.
@@ -318,6 +306,25 @@ pub struct MadeFile {
     /// `builtin:NAME` or a path next to the experiment file, with the same replacements as configurations.
     #[serde(default)]
     pub from: Option<String>,
+    /// A line that is repeated `count` times, in which `{n}` is its number, from 1.
+    #[serde(default)]
+    pub line: Option<String>,
+    /// How often `line` stands in the file.
+    #[serde(default)]
+    pub count: usize,
+}
+
+impl MadeFile {
+    /// Whether it says in exactly one way what the file contains.
+    fn is_clear(&self) -> bool {
+        let ways = [
+            self.bytes.is_some(),
+            self.from.is_some(),
+            self.line.is_some(),
+        ];
+        let lines = self.line.is_some() == (self.count > 0) && self.count <= LINES_MAX;
+        lines && ways.iter().filter(|given| **given).count() == 1
+    }
 }
 
 /// An upstream of the servers under test.
@@ -399,6 +406,12 @@ pub struct Test {
     /// Whether to use TLS. The lab creates a certificate for `localhost`.
     #[serde(default)]
     pub tls: bool,
+    /// Only this version of TLS: `1.2` or `1.3`.
+    #[serde(default)]
+    pub tls_version: Option<String>,
+    /// Whether clients resume TLS sessions. If not, every connection makes a full handshake.
+    #[serde(default)]
+    pub tls_resume: bool,
     /// Whether to use HTTP/2.
     #[serde(default)]
     pub http2: bool,
@@ -452,6 +465,12 @@ impl Test {
 
     /// Checks that the version of HTTP fits the rest. `held` is the number of connections that the load holds open.
     fn check_version(&self, held: usize) -> Result<(), &'static str> {
+        if !self.tls && (self.tls_resume || self.tls_version.is_some()) {
+            return Err("`tls_version` and `tls_resume` need `tls = true`");
+        }
+        if !matches!(self.tls_version.as_deref(), None | Some("1.2" | "1.3")) {
+            return Err("`tls_version` is \"1.2\" or \"1.3\"");
+        }
         if !self.http3 {
             return Ok(());
         }
@@ -660,6 +679,9 @@ fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
             "{name}: [matrix] `clients` must be numbers above 0"
         ));
     }
+    for condition in &matrix.cells {
+        Only::parse(condition).map_err(|error| format!("{name}: [matrix] cells: {error}"))?;
+    }
     for engine in matrix.engine.iter().filter(|name| *name != NATIVE) {
         Tool::of_name(engine).map_err(|error| format!("{name}: [matrix] engine: {error}"))?;
     }
@@ -696,9 +718,9 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
     }
     check_matrix(name, &file.matrix)?;
     for made in &file.file {
-        if made.bytes.is_some() == made.from.is_some() {
+        if !made.is_clear() {
             return Err(format!(
-                "{name}: [[file]] `{}` needs either `bytes` or `from`",
+                "{name}: [[file]] `{}` needs `bytes`, `from`, or `line` with a `count` of at most {LINES_MAX}",
                 made.path
             ));
         }
@@ -748,28 +770,10 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
             return Err(format!("{name}: claim `{claim}`: {error}"));
         }
     }
-    let comparisons = file.check.iter().flat_map(|check| {
-        let CheckPart {
-            when: _,
-            upstream_reuse,
-            backend_share,
-            responses_per_connection,
-            processes,
-            backend_processes,
-            alpn: _,
-            encoding: _,
-            tls: _,
-        } = check;
-        [
-            upstream_reuse,
-            backend_share,
-            responses_per_connection,
-            processes,
-            backend_processes,
-        ]
-    });
-    for comparison in comparisons.flatten() {
-        Comparison::parse(comparison).map_err(|error| format!("{name}: [[check]] {error}"))?;
+    for check in &file.check {
+        check
+            .parse(file)
+            .map_err(|error| format!("{name}: [[check]] {error}"))?;
     }
     Ok(())
 }

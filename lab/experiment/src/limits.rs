@@ -15,6 +15,29 @@ pub const MISTAKES_MAX: usize = 20;
 /// Size of a scenario, HAR or OpenAPI file. A HAR with the bodies of responses has tens of megabytes.
 pub const INPUT_BYTES_MAX: u64 = 256 << 20;
 
+/// Lists and mappings within each other in a YAML document: as many as the reader of JSON allows.
+pub const YAML_DEPTH_MAX: usize = 127;
+
+/// Values of a YAML document, with the copies that aliases make of them. The largest public descriptions have about half a
+/// million, and take 200 MB here.
+pub const YAML_VALUES_MAX: usize = 2_000_000;
+
+/// Steps in which a body is made from its schema: schemas may contain themselves in several places, and then grow with a power
+/// of their depth.
+pub const SCHEMA_STEPS_MAX: usize = 10_000;
+
+/// Lines of a generated file: routes of a configuration.
+pub const LINES_MAX: usize = 100_000;
+
+/// Requests for which the system calls of a server are traced: a few are enough for what each request does.
+pub const TRACED_REQUESTS: usize = 10;
+
+/// How long `strace` may take to attach to the processes of a server, or to leave them.
+pub const TRACER_MAX: Duration = Duration::from_secs(10);
+
+/// Lines of a trace that are read: a request has a few dozen calls.
+pub const TRACE_LINES_MAX: usize = 200_000;
+
 /// Clients of a scenario in an open loop, unless the file says how many.
 pub const OPEN_CLIENTS: usize = 1_000;
 
@@ -36,6 +59,16 @@ pub const GREETINGS_MAX: usize = 16;
 
 /// Agents of one load.
 pub const AGENTS_MAX: usize = 64;
+
+/// How long a run tries to connect to its agents again after one was lost: an agent that was cut off notices that within
+/// seconds, and one that is restarted by a supervisor is back by then.
+pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Pause between two attempts.
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Blocks in a row that agents may fail before a run ends: what fails as often will not work the next time.
+pub const LOST_BLOCKS_MAX: usize = 3;
 
 /// Round trips for comparing clocks: the shortest counts.
 pub const CLOCK_PINGS: usize = 16;

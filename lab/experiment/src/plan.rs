@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::adapter::Tool;
 use super::cell_filter::Only;
-use super::file::{File, Order};
+use super::file::{File, Order, Talk, Test};
 use sluice_load::generator::probe::sha256;
 use sluice_load::random::Random;
 
@@ -54,6 +54,9 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
         true => &none,
         false => &file.matrix.engine,
     };
+    // They were validated when the file was parsed.
+    let named = file.matrix.cells.iter();
+    let named: Vec<Only> = named.filter_map(|one| Only::parse(one).ok()).collect();
     let mut cells = Vec::new();
     for test in tests {
         let most = match file.test[test].needs.is_empty() {
@@ -68,7 +71,8 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
                     for engine in engines {
                         let cell = cell(file, [subject, test, config, engine], *clients, most);
                         if only.takes(&cell.axes)
-                            && is_wanted(file, &cell.axes)
+                            && among(&named, &cell.axes)
+                            && among(&file.wanted, &cell.axes)
                             && !is_left_out(file, &cell.axes)
                         {
                             cells.push(cell);
@@ -99,7 +103,7 @@ fn cell(
         axes.insert("engine".to_string(), engine.clone());
     }
     // The ID covers everything that defines the cell, so a changed file is measured anew.
-    let definition = format!(
+    let mut definition = format!(
         "{axes:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         file.load,
         file.test.get(test),
@@ -108,9 +112,15 @@ fn cell(
         file.check,
         file.corpus
     );
+    // Blocks of different machines are never mixed. Without agents the ID is what it was before there were any.
+    if !file.place.agents.is_empty() || file.place.address.is_some() {
+        definition += &format!(" {:?} {:?}", file.place.agents, file.place.address);
+    }
+    let tool = Tool::of_name(engine).ok();
     let skipped = (clients > most).then(|| {
         format!("{clients} clients need more open files than one process may have here (enough for {most})")
     });
+    let skipped = skipped.or_else(|| not_by_agents(file, &file.test[test], clients, tool));
     CellPlan {
         id: sha256(definition.as_bytes())[..12].to_string(),
         axes,
@@ -119,9 +129,28 @@ fn cell(
         config: config.clone(),
         clients,
         // Names were validated when the file was parsed.
-        engine: Tool::of_name(engine).ok(),
+        engine: tool,
         skipped,
     }
+}
+
+/// Why the agents of the experiment, if it has any, cannot generate the load of a cell.
+fn not_by_agents(file: &File, test: &Test, clients: usize, tool: Option<Tool>) -> Option<String> {
+    let agents = file.place.agents.len();
+    if agents == 0 {
+        return None;
+    }
+    if tool.is_some() {
+        return Some("agents run only the lab's own load generator".into());
+    }
+    if test.talk != Talk::Requests {
+        return Some("agents do not support WebSocket or events".into());
+    }
+    if test.idle.unwrap_or(file.load.idle) + file.load.slow_readers > 0 {
+        return Some("agents do not support idle connections or slow readers".into());
+    }
+    (clients < agents)
+        .then(|| format!("{clients} clients cannot be divided between {agents} agents"))
 }
 
 /// Whether a server takes part in this test with this configuration.
@@ -131,8 +160,9 @@ fn takes_part(file: &File, subject: &str, test: &String, config: &String) -> boo
     among(&subject.tests, test) && among(&subject.configs, config)
 }
 
-fn is_wanted(file: &File, axes: &BTreeMap<String, String>) -> bool {
-    file.wanted.is_empty() || file.wanted.iter().any(|wanted| wanted.takes(axes))
+/// Whether one of the conditions takes a cell; without any, all are taken.
+fn among(conditions: &[Only], axes: &BTreeMap<String, String>) -> bool {
+    conditions.is_empty() || conditions.iter().any(|one| one.takes(axes))
 }
 
 fn is_left_out(file: &File, axes: &BTreeMap<String, String>) -> bool {

@@ -1,24 +1,28 @@
 //! Runs an experiment: what is installed, in which order, the estimated time, the results. Its cells are also the targets
-//! of the searches of `overload` (`search`).
+//! of the searches of `overload` (`search`). What the command line changes is in `changes`, agents in `generators`.
 
+mod budget;
+mod changes;
+mod generators;
 mod search;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::adapter::Tool;
+use crate::agent::AgentSpec;
 use crate::builtin;
 use crate::cell_filter::Only;
-use crate::file::{self, Claim, File, NATIVE, Order, Pin};
+use crate::file::{self, File, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
 use crate::setup;
-use crate::stage::Stage;
+use crate::stage::{NoBlock, Stage};
 use sluice_audit::finding::resolved;
-use sluice_audit::limits::BLOCKS_MIN;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::probe::sha256;
 use sluice_load::machine;
@@ -26,9 +30,12 @@ use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{
-    Beside, Block, Cell, CellState, Experiment, FailedStart, Mark, MarkKind, RunResult, SCHEMA,
-    Saying, SubjectFacts, Try,
+    Block, Cell, CellState, FailedStart, Mark, MarkKind, RunResult, SCHEMA, SubjectFacts, Try,
 };
+
+use budget::Windows;
+use changes::{change, experiment};
+use generators::Generators;
 
 /// Estimated time of a block beyond warm-up and window: starting and stopping servers, and, at a server's limit,
 /// connecting and waiting for the last responses.
@@ -37,14 +44,6 @@ const CLIENT_S: f64 = 0.000_3;
 
 /// Descriptors of one process in addition to connections.
 const SPARE_FILES: u64 = 200;
-
-/// Durations and levels of `--quick`. It has as few blocks as a confidence interval needs.
-const QUICK_DURATION: Duration = Duration::from_millis(1_500);
-const QUICK_WARMUP: Duration = Duration::from_millis(500);
-const QUICK_LEVELS: usize = 3;
-
-/// How long a quick run waits for responses in flight at the end; what takes longer counts as unanswered.
-const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
 
 /// At most one block in this many is measured again because of interference: on a machine that is never quiet, a run of
 /// an hour would otherwise take three.
@@ -69,7 +68,7 @@ pub struct Options {
     pub warmup: Option<Duration>,
     /// Connections, overriding the file: 10,200
     pub clients: Option<Vec<usize>>,
-    /// Runs fewer blocks if all would take longer than this
+    /// Runs fewer blocks and shortens windows if all would take longer than this
     pub budget: Option<Duration>,
     /// External load generators, each beside the lab's own
     pub engines: Vec<Tool>,
@@ -77,6 +76,12 @@ pub struct Options {
     pub order: Option<Order>,
     /// Whether the server and the load generator have separate CPUs
     pub pin: Option<Pin>,
+    /// Agents that generate the load, overriding the file
+    pub agents: Vec<AgentSpec>,
+    /// File with the token of the agents
+    pub token_file: Option<PathBuf>,
+    /// Address of this machine at which agents reach the servers, overriding the file
+    pub address: Option<IpAddr>,
     /// Seed of everything random
     pub seed: u64,
     /// Output folder; by default lab-results/NAME
@@ -118,7 +123,7 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let name = &options.experiment;
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
-    let changes = change(&mut file, options);
+    let mut changes = change(&mut file, options);
     file.load_scenarios(name).map_err(Refused::new)?;
     let of_tests = file.test.values().filter_map(|test| test.clients.as_ref());
     if of_tests
@@ -136,132 +141,23 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     if let Some(text) = only.unknown_axis(&axes) {
         return Err(Refused::new(text));
     }
+    if let Some(budget) = options.budget {
+        let block_s = |file: &File| -> f64 {
+            let cells = plan::cells(file, &only, clients_max);
+            let measured = cells.iter().filter(|cell| cell.skipped.is_none());
+            measured.map(|cell| step_s(file, cell)).sum()
+        };
+        let windows = match options.duration {
+            Some(_) => Windows::Fixed,
+            None => Windows::Flexible,
+        };
+        changes.extend(budget::fit(&mut file, budget, windows, block_s));
+    }
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
         return Err(Refused::new("no cells left: `--only` excludes all of them"));
     }
     Walk::new(options, file, text, changes, cells)
-}
-
-/// Applies the command line to the file. Returns the changes in sentences.
-fn change(file: &mut File, options: &Options) -> Vec<String> {
-    let mut changes = Vec::new();
-    if options.quick {
-        changes.push(quick(file));
-    }
-    if let Some(blocks) = options.repeats {
-        file.repeat.blocks = blocks.max(1);
-        changes.push(format!("--repeats {blocks}"));
-    }
-    if let Some(duration) = options.duration {
-        file.load.duration = duration;
-        changes.push(format!("--duration {} s", duration.as_secs_f64()));
-    }
-    if let Some(warmup) = options.warmup {
-        file.load.warmup = warmup;
-        changes.push(format!("--warmup {} s", warmup.as_secs_f64()));
-    }
-    if let Some(clients) = &options.clients {
-        file.matrix.clients.clone_from(clients);
-        file.wanted.clear();
-        changes.push(format!("--clients {clients:?}"));
-    }
-    if !options.engines.is_empty() {
-        let names = options.engines.iter().map(|tool| tool.name().to_string());
-        file.matrix.engine = [NATIVE.to_string()].into_iter().chain(names).collect();
-        changes.push(format!("--engine {}", file.matrix.engine[1..].join(",")));
-    }
-    if let Some(order) = options.order {
-        file.repeat.order = order;
-        changes.push(format!("--order {order:?}").to_lowercase());
-    }
-    if let Some(pin) = options.pin {
-        file.place.pin = pin;
-        changes.push(format!("--pin {pin:?}").to_lowercase());
-    }
-    if !options.only.is_empty() {
-        changes.push(format!("--only '{}'", options.only));
-    }
-    changes
-}
-
-/// Reduces the file to a run of minutes. Returns a sentence for the report.
-fn quick(file: &mut File) -> String {
-    file.repeat.blocks = file.repeat.blocks.min(BLOCKS_MIN);
-    file.repeat.again = file.repeat.again.min(1);
-    let of_file = &file.quick;
-    let duration = of_file.duration.unwrap_or(QUICK_DURATION);
-    let warmup = of_file.warmup.unwrap_or(QUICK_WARMUP);
-    file.load.duration = file.load.duration.min(duration);
-    file.load.warmup = file.load.warmup.min(warmup);
-    file.load.rest = Duration::ZERO;
-    let drain = file.load.drain.unwrap_or(file.load.timeout);
-    file.load.drain = Some(drain.min(QUICK_DRAIN));
-    let levels = &file.matrix.clients;
-    if let Some(clients) = file.quick.clients.take() {
-        file.matrix.clients = clients;
-        file.test.values_mut().for_each(|test| test.clients = None);
-    } else if levels.len() > QUICK_LEVELS {
-        // Few machines can handle the highest level; the ends and the middle of the rest show the shape.
-        let rest = &levels[..levels.len() - 1];
-        file.matrix.clients = vec![rest[0], rest[rest.len() / 2 - 1], rest[rest.len() - 1]];
-    }
-    let mut summary = format!(
-        "--quick: {} blocks of {} s at {:?} clients",
-        file.repeat.blocks,
-        file.load.duration.as_secs_f64(),
-        file.matrix.clients
-    );
-    if let Some(config) = file.quick.config.take() {
-        summary += &format!(", of configurations {}", config.join(", "));
-        file.matrix.config = config;
-    }
-    if let Some(test) = file.quick.test.take() {
-        summary += &format!(", of tests {}", test.join(", "));
-        file.matrix.test = test;
-    }
-    if !file.quick.cells.is_empty() {
-        summary += ", with the cells that [quick] names";
-        // They were validated when the file was parsed.
-        let conditions = file.quick.cells.iter();
-        file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();
-    }
-    summary
-}
-
-/// The parts of the file that a result includes.
-fn experiment(file: &File, name: &str, text: String, changes: Vec<String>) -> Experiment {
-    let mut claims = BTreeMap::new();
-    let mut sayings = BTreeMap::new();
-    for (name, claim) in &file.claims {
-        let means = match claim {
-            Claim::Formula(formula) => Some(formula),
-            Claim::Worded(worded) => {
-                let saying = Saying {
-                    says: worded.says.clone(),
-                    words: worded.words.clone(),
-                    cpus: worded.cpus,
-                };
-                sayings.insert(name.clone(), saying);
-                worded.means.as_ref()
-            }
-        };
-        claims.extend(means.map(|means| (name.clone(), means.clone())));
-    }
-    let beside = file.beside.iter().map(|one| Beside {
-        printed: one.printed.clone(),
-        here: one.here.clone(),
-    });
-    Experiment {
-        file: name.into(),
-        sha256: sha256(text.as_bytes()),
-        text,
-        table_shape: file.table.shape.clone(),
-        claims,
-        sayings,
-        beside: beside.collect(),
-        changes,
-    }
 }
 
 /// The state of a run.
@@ -274,6 +170,7 @@ struct Walk {
     keep: bool,
     seed: u64,
     interrupt: Interrupt,
+    generators: Generators,
     /// Blocks measured again.
     again: usize,
 }
@@ -281,23 +178,11 @@ struct Walk {
 impl Walk {
     fn new(
         options: &Options,
-        mut file: File,
+        file: File,
         text: String,
-        mut changes: Vec<String>,
+        changes: Vec<String>,
         cells: Vec<CellPlan>,
     ) -> Result<Self, Refused> {
-        let measured = cells.iter().filter(|cell| cell.skipped.is_none());
-        let block_s: f64 = measured.map(|cell| step_s(&file, cell)).sum();
-        if let Some(budget) = options.budget {
-            let fit = ((budget.as_secs_f64() / block_s) as usize).max(1);
-            if fit < file.repeat.blocks {
-                changes.push(format!(
-                    "--budget: {fit} blocks instead of {}",
-                    file.repeat.blocks
-                ));
-                file.repeat.blocks = fit;
-            }
-        }
         let steps = plan::order(&cells, file.repeat.blocks, file.repeat.order, options.seed);
         let out = options.out.clone();
         let out = out.unwrap_or_else(|| Path::new("lab-results").join(&file.name));
@@ -321,6 +206,7 @@ impl Walk {
             take_over(&mut result, &out.join("result.json"))?;
         }
         Ok(Walk {
+            generators: Generators::new(&file.place, options.token_file.as_deref())?,
             file,
             cells,
             steps,
@@ -380,12 +266,22 @@ impl Walk {
         fs::create_dir_all(&self.out)
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
         let stage = self.stage(name)?;
+        self.generators.connect(stage.load_cpus())?;
         self.result.machine.placement = stage.placement();
         self.result.subjects = self.facts(&stage);
         self.result.notes.extend(stand_ins(&self.file));
+        self.generators.describe(&mut self.result);
         let began = Instant::now();
         let steps = self.left();
         for (at, step) in steps.iter().enumerate() {
+            let ready = self.generators.make_ready(&self.interrupt);
+            ready.map_err(|Refused(error)| {
+                let again = resumed(&self.result.command);
+                Refused(format!(
+                    "{error}; {at} of {} blocks are done. Continue with:\n  {again}",
+                    steps.len()
+                ))
+            })?;
             let cell = self.cells[step.cell].clone();
             let behind = Duration::from_secs_f64(self.seconds(&steps[at + 1..]));
             let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
@@ -399,52 +295,76 @@ impl Walk {
                 drop(stage);
                 return Ok(self.interrupted(at, steps.len(), live));
             }
-            let entry = &mut self.result.cells[step.cell];
-            match measured {
-                Ok(mut block) => {
-                    block.position = at;
-                    live.line(&format!("{place:48} {}", line(&block)));
-                    entry.blocks.push(block);
-                    entry.state = CellState::Measured;
-                }
-                Err(state) => {
-                    live.line(&format!("{place:48} {}", state_words(&state)));
-                    if entry.blocks.is_empty() {
-                        entry.state = state.clone();
-                    }
-                    if let CellState::DidNotStart(reason) = state {
-                        self.failed_start(step, reason);
-                    }
-                }
-            }
+            self.record((at, step), measured, &place, live);
             marks::mark_slow(&mut self.result.cells);
             self.result.duration_s = began.elapsed().as_secs_f64();
             self.save()?;
         }
+        self.keep_or_remove(stage, live);
+        live.line(&format!(
+            "result: {}",
+            self.out.join("result.json").display()
+        ));
+        if let Some(lost) = self.generators.summary() {
+            live.line(&format!("{lost}; to measure them:"));
+            live.line(&format!("  {}", resumed(&self.result.command)));
+            return Ok(Completion::No);
+        }
+        let cells = &self.result.cells;
+        let usable = cells.iter().any(|cell| cell.state == CellState::Measured);
+        let failed = cells.iter().any(|cell| !cell.failed_starts.is_empty());
+        Ok(match usable && !failed {
+            true => Completion::Yes,
+            false => Completion::No,
+        })
+    }
+
+    /// Records the block of the step at this position, or why there is none.
+    fn record(
+        &mut self,
+        (at, step): (usize, &Step),
+        measured: Result<Block, NoBlock>,
+        place: &str,
+        live: &mut dyn Progress,
+    ) {
+        let entry = &mut self.result.cells[step.cell];
+        match measured {
+            Ok(mut block) => {
+                block.position = at;
+                live.line(&format!("{place:48} {}", line(&block)));
+                entry.blocks.push(block);
+                entry.state = CellState::Measured;
+                self.generators.worked();
+            }
+            Err(NoBlock::Cell(state)) => {
+                live.line(&format!("{place:48} {}", state_words(&state)));
+                if entry.blocks.is_empty() {
+                    entry.state = state.clone();
+                }
+                if let CellState::DidNotStart(reason) = state {
+                    self.failed_start(step, reason);
+                }
+            }
+            Err(NoBlock::Agents(reason)) => {
+                live.line(&format!("{place:48} {reason}"));
+                let cell: Vec<&str> = entry.axes.values().map(String::as_str).collect();
+                let (block, cell) = (step.block + 1, cell.join(" "));
+                let note = format!("Block {block} of `{cell}` has no figures: {reason}.");
+                self.result.notes.push(note);
+                self.generators.failed();
+            }
+        }
+    }
+
+    /// Removes the folder of the run, or prints where it is.
+    fn keep_or_remove(&self, stage: Stage, live: &mut dyn Progress) {
         if self.keep {
             live.line(&format!(
                 "configurations and logs: {}",
                 stage.dir().display()
             ));
             stage.keep();
-        } else {
-            drop(stage);
         }
-        live.line(&format!(
-            "result: {}",
-            self.out.join("result.json").display()
-        ));
-        let usable = self
-            .result
-            .cells
-            .iter()
-            .any(|cell| cell.state == CellState::Measured);
-        let cells = &self.result.cells;
-        let failed = cells.iter().any(|cell| !cell.failed_starts.is_empty());
-        Ok(match usable && !failed {
-            true => Completion::Yes,
-            false => Completion::No,
-        })
     }
 
     fn stage(&self, name: &str) -> Result<Stage, Refused> {
@@ -491,13 +411,7 @@ impl Walk {
         live.line(&format!(
             "{right} correct, {wrong} wrong, {absent} not installed"
         ));
-        if self.keep {
-            live.line(&format!(
-                "configurations and logs: {}",
-                stage.dir().display()
-            ));
-            stage.keep();
-        }
+        self.keep_or_remove(stage, live);
         Ok(if wrong == 0 && right > 0 {
             Completion::Yes
         } else {
@@ -523,14 +437,15 @@ impl Walk {
         step: &Step,
         live: &mut dyn Progress,
         announce: &dyn Fn(&mut dyn Progress, &str),
-    ) -> Result<Block, CellState> {
+    ) -> Result<Block, NoBlock> {
         announce(live, "");
         if let Some(reason) = self.missing(stage, cell) {
-            return Err(CellState::NotInstalled(reason));
+            return Err(CellState::NotInstalled(reason).into());
         }
         let seed = self.seed ^ step.block as u64;
-        let mut block = timed(|| stage.block(&self.file, cell, seed, live))?;
-        let mut tries = 1;
+        let cell = (&self.file, cell);
+        let mut block = timed(|| stage.block(cell, seed, self.generators.fleet(), live))?;
+        let (mut tries, mut failed_starts) = (1, Vec::new());
         while foreign_share(&block).is_some()
             && tries <= self.file.repeat.again
             && self.again < self.steps.len().div_ceil(AGAIN_ONE_IN)
@@ -538,9 +453,11 @@ impl Walk {
             self.again += 1;
             tries += 1;
             announce(live, " again");
-            match timed(|| stage.block(&self.file, cell, seed, live)) {
+            match timed(|| stage.block(cell, seed, self.generators.fleet(), live)) {
                 Ok(anew) => block = quieter(block, anew),
-                Err(CellState::DidNotStart(reason)) => self.failed_start(step, reason),
+                Err(NoBlock::Cell(CellState::DidNotStart(reason))) => {
+                    failed_starts.push(reason);
+                }
                 Err(_) => break,
             }
         }
@@ -550,6 +467,9 @@ impl Walk {
             disturbed.for_each(|mark| {
                 mark.text += &format!(", the least disturbed of {tries} attempts")
             });
+        }
+        for reason in failed_starts {
+            self.failed_start(step, reason);
         }
         block.number = step.block;
         Ok(block)
@@ -621,7 +541,7 @@ fn quieter(block: Block, anew: Block) -> Block {
 }
 
 /// Runs a block and measures the machine's speed before and after it.
-fn timed(block: impl FnOnce() -> Result<Block, CellState>) -> Result<Block, CellState> {
+fn timed(block: impl FnOnce() -> Result<Block, NoBlock>) -> Result<Block, NoBlock> {
     let before = machine::work_us();
     let mut block = block()?;
     if let Some(resources) = &mut block.resources {
@@ -800,6 +720,7 @@ fn state_words(state: &CellState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_audit::limits::BLOCKS_MIN;
     use sluice_load::result::{Distribution, FailureClass, Failures, Load, Resources, System};
 
     #[test]
@@ -808,22 +729,9 @@ mod tests {
         let options = Options {
             experiment: "000".into(),
             quick: true,
-            only: String::new(),
-            repeats: None,
-            duration: None,
-            warmup: None,
-            clients: None,
-            budget: None,
-            engines: Vec::new(),
-            order: None,
-            pin: None,
-            seed: 7,
-            out: None,
-            resume: false,
             plan: true,
-            keep: false,
-            check: false,
-            interrupt: Interrupt::default(),
+            seed: 7,
+            ..Options::default()
         };
         let changes = change(&mut file, &options);
         assert_eq!(file.matrix.clients, [10, 200, 500, 1_000, 10_000]);

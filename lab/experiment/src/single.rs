@@ -13,6 +13,7 @@ use sluice_load::result::{Block, Cell, CellState, FailureClass, Load, Mode, RunR
 use sluice_load::sample::{self, Roots, Samples, Watched, owner};
 
 use crate::adapter::{self, Task, Tool};
+use crate::agent::{Divided, Fleet};
 use crate::marks;
 use crate::progress::Progress;
 
@@ -28,7 +29,7 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
     live.begin(&name, plan.warmup + plan.duration, behind);
     live.watch(&Roots {
         subject: server(&plan.target),
-        backend: Vec::new(),
+        ..Roots::default()
     });
 }
 
@@ -36,26 +37,26 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
 pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<Block> {
     let roots = Roots {
         subject: server(&plan.target),
-        backend: Vec::new(),
+        ..Roots::default()
     };
     let mut block = block_of(plan, &roots, number, live)?;
     block.marks = marks::marks(&without_foreign(&block), None);
     Ok(block)
 }
 
-/// The same with a load that others generate.
+/// The same with a load that agents generate.
 pub fn block_by(
-    plan: &Plan,
+    fleet: &mut Fleet,
+    task: &Divided<'_>,
     number: usize,
     live: &mut dyn Progress,
-    drive: impl FnOnce(&mut dyn FnMut(Stage)) -> io::Result<Load>,
 ) -> io::Result<Block> {
     let roots = Roots {
-        subject: server(&plan.target),
-        backend: Vec::new(),
+        subject: server(&task.plan.target),
+        ..Roots::default()
     };
     let started = SystemTime::now();
-    let sampled = sampled(&roots, live, drive)?;
+    let sampled = fleet_and_watch(fleet, task, &roots, live)?;
     let mut block = block_from(sampled, &roots, number, started);
     block.marks = marks::marks(&without_foreign(&block), None);
     Ok(block)
@@ -117,6 +118,20 @@ pub(crate) fn load_and_watch(
     live: &mut dyn Progress,
 ) -> io::Result<Sampled> {
     sampled(roots, live, |watch| generator::run(plan, watch))
+}
+
+/// The same with agents, of which those that run here are sampled as part of the generator.
+pub(crate) fn fleet_and_watch(
+    fleet: &mut Fleet,
+    task: &Divided<'_>,
+    roots: &Roots,
+    live: &mut dyn Progress,
+) -> io::Result<Sampled> {
+    let roots = Roots {
+        generator: fleet.processes(),
+        ..roots.clone()
+    };
+    sampled(&roots, live, |watch| fleet.run(task, watch))
 }
 
 /// The same with an external load generator, on the CPUs of the plan.

@@ -1,44 +1,43 @@
 //! The environment of a run: a folder with generated files and configurations, ports, CPUs; and running one block in
-//! it, from the start of a fresh server to its end.
+//! it, from the start of a fresh server to its end. The load of a block is in `load`.
+
+mod load;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::adapter::Task;
+use rcgen::{CertificateParams, KeyPair, RsaKeySize};
+
+use super::agent::Fleet;
 use super::builtin::read_conf;
-use super::checks::{self, Seen};
-use super::file::{Backend, File, Pin, Run, Talk, Test};
+use super::checks::{self, Logs, Observed, Seen, observe};
+use super::file::{Backend, CheckPart, File, Pin, Run};
 use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
 use super::ports::free_ports;
 use crate::progress::Progress;
 use crate::readiness::{READY_MAX, READY_PAUSE, ready};
-use crate::single::{Sampled, load_and_watch, tool_and_watch};
 use sluice_load::backend::{Corpus, read_counts};
 use sluice_load::generator::Plan;
-use sluice_load::generator::expect::{BodyExpect, Expect};
-use sluice_load::generator::held_connections::Beside;
 use sluice_load::generator::interrupt::Interrupt;
-use sluice_load::generator::kind::{self, Kind};
-use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::Probe;
-use sluice_load::generator::request::{Draft, Prepared};
-use sluice_load::generator::target::{Reach, Target};
-use sluice_load::generator::trust::{self, TlsOptions};
 use sluice_load::machine;
 use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
 use sluice_load::random::made_body;
-use sluice_load::result::{Asked, BackendCounts, Block, CellState, ConfigText, Mode};
+use sluice_load::result::{BackendCounts, Block, CellState, ConfigText};
 use sluice_load::sample::{self, Roots};
 
 /// Maximum delay until an upstream's counters are in its file.
 const COUNTS_SETTLE: Duration = Duration::from_millis(120);
+
+/// The file with the certificates that clients trust.
+const TRUSTED: &str = "trusted.crt";
 
 /// Folder, ports and CPUs of a run.
 pub struct Stage {
@@ -50,6 +49,8 @@ pub struct Stage {
     admin_port: u16,
     /// Port of a second listener.
     spare_port: u16,
+    /// The address at which agents reach the server under test, if it is not the loopback address.
+    address: Option<IpAddr>,
     /// Port or socket path, by name of the upstream.
     backends: BTreeMap<String, String>,
     subject_cpus: Vec<usize>,
@@ -59,6 +60,21 @@ pub struct Stage {
     pub interrupt: Interrupt,
     /// Reserve the ports against other labs on this machine during the run.
     _holds: Vec<UnixListener>,
+}
+
+/// Why there are no figures of a block.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoBlock {
+    /// The cell cannot be measured.
+    Cell(CellState),
+    /// An agent failed or is lost; the cell may be measured with others.
+    Agents(String),
+}
+
+impl From<CellState> for NoBlock {
+    fn from(state: CellState) -> Self {
+        NoBlock::Cell(state)
+    }
 }
 
 /// The servers of a cell, after their first expected response.
@@ -79,6 +95,7 @@ impl Serving {
         Roots {
             subject: vec![self.server.pid()],
             backend: self.backends.iter().map(Started::pid).collect(),
+            ..Roots::default()
         }
     }
 }
@@ -103,13 +120,15 @@ impl Stage {
         let backends = backends
             .map(|(backend, port)| (backend.name.clone(), place(backend, port)))
             .collect();
-        let (subject_cpus, load_cpus) = split(file.place.pin, machine::processors());
+        let (subject_cpus, load_cpus) =
+            split(file.place.pin, &machine::cores(&machine::processors()));
         let stage = Stage {
             folder,
             beside: beside.to_path_buf(),
             port,
             admin_port,
             spare_port,
+            address: own_address(file.place.address)?,
             backends,
             subject_cpus,
             load_cpus,
@@ -118,7 +137,7 @@ impl Stage {
             _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
-            stage.make_certificate()?;
+            stage.make_certificates()?;
         }
         for (at, made) in file.file.iter().enumerate() {
             let bytes = match &made.from {
@@ -126,7 +145,10 @@ impl Stage {
                     .rewritten(file, from, &stage.common_names())?
                     .text
                     .into(),
-                None => made_body(made.bytes.unwrap_or_default(), seed + at as u64),
+                None => match &made.line {
+                    Some(line) => repeated(line, made.count),
+                    None => made_body(made.bytes.unwrap_or_default(), seed + at as u64),
+                },
             };
             stage.write(&made.path, &bytes)?;
         }
@@ -152,15 +174,27 @@ impl Stage {
         fs::write(&path, bytes).map_err(failed)
     }
 
-    /// A self-signed certificate for this machine, with a P-256 key as benchmark kits and public CAs use it.
-    fn make_certificate(&self) -> Result<(), String> {
+    /// Self-signed certificates for this machine: with a P-256 key as benchmark kits and public CAs use it (`site`), and with an
+    /// RSA key of 2,048 bits (`site-rsa`).
+    fn make_certificates(&self) -> Result<(), String> {
+        let failed = |error: rcgen::Error| format!("the certificate: {error}");
         let names = ["localhost".to_string(), "127.0.0.1".to_string()];
-        let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|error| format!("the certificate: {error}"))?;
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        self.write("site.crt", certificate.as_bytes())?;
-        self.write("site.key", key.as_bytes())?;
-        self.write("site.pem", format!("{certificate}{key}").as_bytes())
+        let params = CertificateParams::new(names).map_err(failed)?;
+        let ecdsa = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+        let rsa = KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048);
+        let mut trusted = String::new();
+        for (name, key) in [("site", ecdsa), ("site-rsa", rsa.map_err(failed)?)] {
+            let certificate = params.self_signed(&key).map_err(failed)?.pem();
+            let key = key.serialize_pem();
+            self.write(&format!("{name}.crt"), certificate.as_bytes())?;
+            self.write(&format!("{name}.key"), key.as_bytes())?;
+            self.write(
+                &format!("{name}.pem"),
+                format!("{certificate}{key}").as_bytes(),
+            )?;
+            trusted += &certificate;
+        }
+        self.write(TRUSTED, trusted.as_bytes())
     }
 
     /// The CPUs assigned to each role.
@@ -192,14 +226,19 @@ impl Stage {
         configs
     }
 
-    /// Runs one block of one cell.
+    /// CPUs of the load generator, for agents on this machine.
+    pub fn load_cpus(&self) -> &[usize] {
+        &self.load_cpus
+    }
+
+    /// Runs one block of one cell, with a load from the agents if there are any.
     pub fn block(
         &self,
-        file: &File,
-        cell: &CellPlan,
+        (file, cell): (&File, &CellPlan),
         seed: u64,
+        fleet: Option<&mut Fleet>,
         live: &mut dyn Progress,
-    ) -> Result<Block, CellState> {
+    ) -> Result<Block, NoBlock> {
         let not_started = CellState::DidNotStart;
         let test = &file.test[&cell.test];
         let started_at = SystemTime::now()
@@ -216,8 +255,10 @@ impl Stage {
             response,
             ready_s,
         } = serving;
+        let parts = self.check_parts(file, cell).map_err(not_started)?;
+        let logs = Logs::begin(&parts);
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
-        let (mut load, samples, window) = self.load(file, cell, &plan, &roots, live)?;
+        let (mut load, samples, window) = self.load((file, cell), &plan, &roots, fleet, live)?;
         load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
         thread::sleep(COUNTS_SETTLE);
@@ -229,7 +270,12 @@ impl Stage {
             thread::sleep(file.load.rest);
             resources.subject.rss_after_bytes = Some(sample::memory(&roots.subject));
         }
+        let observed = observe(&parts, &plan, &roots.subject);
         server.stop();
+        let observed = Observed {
+            log_lines: logs.end(self.dir()),
+            ..observed
+        };
         let mut log = server.log();
         if let Some((path, begin)) = &shared {
             log.extend(lines_since(path, *begin));
@@ -241,12 +287,12 @@ impl Stage {
                 .filter(|_| !self.has_socket(file, cell))
                 .map(|(before, after)| after.saturating_sub(before)),
             resources: &resources,
+            observed: &observed,
         };
-        let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
         let mut block = Block {
             started_unix_ms: started_at.as_millis() as u64,
             ready_s: Some(ready_s),
-            checks: checks::checks(test, parts, seen),
+            checks: checks::checks(test, parts.iter(), seen),
             load,
             resources: Some(resources),
             log,
@@ -256,53 +302,17 @@ impl Stage {
         Ok(block)
     }
 
-    /// Runs the load with the engine of the cell.
-    fn load(
-        &self,
-        file: &File,
-        cell: &CellPlan,
-        plan: &Plan,
-        roots: &Roots,
-        live: &mut dyn Progress,
-    ) -> Result<Sampled, CellState> {
-        let failed = |error: std::io::Error| {
-            CellState::DidNotStart(format!("the load generator failed: {error}"))
-        };
-        let Some(tool) = cell.engine else {
-            return load_and_watch(plan, roots, live).map_err(failed);
-        };
-        let mut fields = Vec::new();
-        let headers = file
-            .load
-            .headers
-            .iter()
-            .chain(&file.test[&cell.test].headers);
-        fields.extend(headers.map(|(name, value)| format!("{name}: {value}")));
-        let task = Task {
-            asked: Asked {
-                verify: "what the program checks, usually the status".into(),
-                ..plan.asked()
-            },
-            fields,
-            host: file.test[&cell.test]
-                .host
-                .is_some()
-                .then(|| plan.target.authority.clone()),
-            // The certificate is the lab's own.
-            insecure: plan.tls.is_some(),
-        };
-        // What a program does not support is known before it runs.
-        tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
-        if plan.scenario.is_some()
-            || !plan.kind.is_requests()
-            || plan.beside.is_some()
-            || plan.requests.len() > 1
-        {
-            let name = tool.name();
-            let text = format!("{name} sends one request again and again, and nothing else");
-            return Err(CellState::Skipped(text));
-        }
-        tool_and_watch(tool, plan, &task, roots, live).map_err(failed)
+    /// The checks that apply to a cell, with the names of logs filled in.
+    fn check_parts(&self, file: &File, cell: &CellPlan) -> Result<Vec<CheckPart>, String> {
+        let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
+        let parts = parts.map(|part| {
+            let mut part = part.clone();
+            if let Some(lines) = &mut part.log_lines {
+                lines.file = self.fill(&lines.file, file, cell)?;
+            }
+            Ok(part)
+        });
+        parts.collect()
     }
 
     /// The log that a server writes in addition to its output, and the offset at which the next block's lines begin:
@@ -335,7 +345,10 @@ impl Stage {
         let plan = self.plan(file, cell, seed)?;
         let began = Instant::now();
         let mut server = self.start_subject(file, cell)?;
-        let response = ready(&plan, &mut server)?;
+        let response = ready(&plan, &mut server).map_err(|error| match self.address {
+            Some(address) => format!("{error}; it has to listen on {address} (`{{address}}`)"),
+            None => error,
+        })?;
         Ok(Serving {
             backends,
             plan,
@@ -375,6 +388,10 @@ impl Stage {
         let mut names = Names::from([
             ("dir".into(), self.dir().display().to_string()),
             ("port".into(), self.port.to_string()),
+            ("address".into(), {
+                let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+                in_url(self.address.unwrap_or(loopback))
+            }),
             ("listen".into(), self.port.to_string()),
             ("admin".into(), self.admin_port.to_string()),
             ("spare".into(), self.spare_port.to_string()),
@@ -547,147 +564,6 @@ impl Stage {
             .map_err(|error| format!("{}: {error}", cell.subject))
     }
 
-    /// The load of a cell.
-    fn plan(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Plan, String> {
-        let test = &file.test[&cell.test];
-        let scheme = if test.tls { "https" } else { "http" };
-        // The certificate is for `localhost`; without TLS an address saves everybody a name lookup.
-        let host = if test.tls { "localhost" } else { "127.0.0.1" };
-        let url = format!("{scheme}://{host}:{}{}", self.port, test.path);
-        let mut target = Target::parse(&url, test.version(), None, Reach::Loopback)
-            .map_err(|error| error.text)?;
-        if let Some(host) = &test.host {
-            target.authority = self.fill(host, file, cell)?;
-        }
-        let trusted = TlsOptions {
-            ca: test.tls.then(|| self.dir().join("site.crt")),
-            ..TlsOptions::default()
-        };
-        let mode = match test.rate.or(file.load.rate) {
-            None => Mode::Closed,
-            Some(rate) => Mode::Open {
-                rate,
-                poisson: file.load.poisson,
-            },
-        };
-        let each_max = test
-            .requests_per_connection
-            .or(file.load.requests_per_connection);
-        let (kind, requests) = self.requests(file, test, &target, each_max, seed)?;
-        let mut plan = Plan {
-            tls: trust::prepare(&trusted, &target)?,
-            requests,
-            mix: Mix::default(),
-            scenario: None,
-            target,
-            mode,
-            connections: cell.clients,
-            depth: test.depth.unwrap_or(file.load.depth),
-            requests_per_connection_max: each_max,
-            threads: self.load_cpus.len().max(1),
-            cpus: self.load_cpus.clone(),
-            requests_max: None,
-            warmup: file.load.warmup,
-            duration: file.load.duration,
-            drain: file.load.drain.unwrap_or(file.load.timeout),
-            timeout: file.load.timeout,
-            failure_pause: file.load.failure_pause,
-            seed,
-            kind,
-            beside: Beside {
-                idle: test.idle.unwrap_or(file.load.idle),
-                slow: file.load.slow_readers,
-                slow_bytes_per_s: file.load.slow_rate,
-            },
-            interrupt: self.interrupt.clone(),
-            barrier: None,
-        };
-        if let Some(scenario) = &test.loaded {
-            scenario.probe(&plan.target)?;
-            plan.mode = scenario.mode();
-            plan.duration = scenario.duration();
-            plan.scenario = Some(scenario.clone());
-        }
-        Ok(plan)
-    }
-
-    /// The requests of a test, each with its expected response.
-    fn requests(
-        &self,
-        file: &File,
-        test: &Test,
-        target: &Target,
-        each_max: Option<u64>,
-        seed: u64,
-    ) -> Result<(Kind, Vec<Prepared>), String> {
-        let fields = file.load.headers.iter().chain(&test.headers);
-        let body: Arc<[u8]> = match &test.body {
-            Some(body) => body.as_bytes().into(),
-            None => made_body(test.body_bytes, seed).into(),
-        };
-        let draft = Draft {
-            method: test.method.clone().unwrap_or_else(|| "GET".into()),
-            path: target.path.clone(),
-            fields: fields
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
-            body,
-            close: each_max == Some(1),
-        };
-        let talk = match test.talk {
-            Talk::Requests => None,
-            Talk::Websocket => Some(kind::websocket(&draft, target, draft.body.clone(), seed)?),
-            Talk::Events => Some(kind::events(&draft, target)?),
-        };
-        if let Some((kind, request)) = talk {
-            return Ok((kind, vec![request]));
-        }
-        if !test.corpus {
-            let request = draft.prepare(target, self.expect(file, test)?)?;
-            return Ok((Kind::Requests, vec![request]));
-        }
-        let every = test.expect.every.unwrap_or(1).max(1);
-        let questions = self.corpus.questions();
-        let prepared = questions.map(|(question, bytes)| {
-            let draft = Draft {
-                method: "POST".into(),
-                body: question.into(),
-                ..draft.clone()
-            };
-            let expect = Expect {
-                status: test.expect.status,
-                body: BodyExpect::Exact { bytes, every },
-                fields: Vec::new(),
-            };
-            draft.prepare(target, expect)
-        });
-        let prepared: Result<Vec<Prepared>, String> = prepared.collect();
-        Ok((Kind::Requests, prepared?))
-    }
-
-    fn expect(&self, file: &File, test: &Test) -> Result<Expect, String> {
-        let part = &test.expect;
-        let bytes: Option<Arc<[u8]>> = if let Some(body) = &part.body {
-            Some(body.as_bytes().into())
-        } else if let Some(path) = &part.file {
-            let path = self.dir().join(path);
-            let read = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            Some(read.into())
-        } else if let Some(name) = &part.body_of {
-            let backend = file.backend.iter().find(|backend| &backend.name == name);
-            let body = backend.and_then(|backend| backend.body.as_ref());
-            body.map(|body| body.as_bytes().into())
-        } else {
-            None
-        };
-        let every = part.every.unwrap_or(1).max(1);
-        Ok(Expect {
-            status: part.status,
-            body: bytes.map_or(BodyExpect::Any, |bytes| BodyExpect::Exact { bytes, every }),
-            fields: Vec::new(),
-        })
-    }
-
     fn counts_path(&self, name: &str) -> PathBuf {
         self.dir().join(format!("backend-{name}.counts"))
     }
@@ -696,6 +572,30 @@ impl Stage {
         let needs = self.needs(file, cell).ok()?;
         read_counts(&self.counts_path(needs.first()?))
     }
+}
+
+/// A line as often as wanted, with its number.
+fn repeated(line: &str, count: usize) -> Vec<u8> {
+    let lines = (1..=count).map(|n| line.replace("{n}", &n.to_string()) + "\n");
+    lines.collect::<String>().into()
+}
+
+/// An address as it stands before a port: that of version 6 in brackets.
+fn in_url(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+/// The address if it is one of this machine: the servers of an experiment run here, and nobody else's may be loaded.
+fn own_address(address: Option<IpAddr>) -> Result<Option<IpAddr>, String> {
+    if let Some(address) = address {
+        TcpListener::bind((address, 0)).map_err(|error| {
+            format!("`{address}` is not an address of this machine, where the servers run: {error}")
+        })?;
+    }
+    Ok(address)
 }
 
 /// The name of a subject in names of files and upstreams: without the ` (again)` of one that is measured twice, which has
@@ -740,14 +640,25 @@ fn difference(
     })
 }
 
-/// CPUs of the server and of the load generator.
-fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
+/// CPUs of the server and of the load generator: both have whole cores, as threads of one core slow each other. Of a single core
+/// each has a thread.
+fn split(pin: Pin, cores: &[Vec<usize>]) -> (Vec<usize>, Vec<usize>) {
+    let cpus = cores.concat();
     match pin {
         Pin::None => (Vec::new(), Vec::new()),
         Pin::Split if cpus.len() < 2 => (cpus.clone(), cpus),
         Pin::Split => {
-            let (subject, load) = cpus.split_at(cpus.len() / 2);
-            (subject.to_vec(), load.to_vec())
+            let (subject, load) = match cores.len() {
+                1 => {
+                    let (subject, load) = cpus.split_at(cpus.len() / 2);
+                    (subject.to_vec(), load.to_vec())
+                }
+                count => {
+                    let (subject, load) = cores.split_at(count / 2);
+                    (subject.concat(), load.concat())
+                }
+            };
+            (subject, load)
         }
     }
 }
@@ -777,11 +688,16 @@ mod tests {
 
     #[test]
     fn processors_are_split_where_there_are_two() {
+        let four = [vec![0], vec![1], vec![2], vec![3]];
+        assert_eq!(split(Pin::Split, &four), (vec![0, 1], vec![2, 3]));
+        assert_eq!(split(Pin::Split, &[vec![4]]), (vec![4], vec![4]));
+        assert_eq!(split(Pin::None, &four), (vec![], vec![]));
+        // No core has threads of both.
+        let threads = [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]];
         assert_eq!(
-            split(Pin::Split, vec![0, 1, 2, 3]),
-            (vec![0, 1], vec![2, 3])
+            split(Pin::Split, &threads),
+            (vec![0, 4, 1, 5], vec![2, 6, 3, 7])
         );
-        assert_eq!(split(Pin::Split, vec![4]), (vec![4], vec![4]));
-        assert_eq!(split(Pin::None, vec![0, 1]), (vec![], vec![]));
+        assert_eq!(split(Pin::Split, &[vec![0, 1]]), (vec![0], vec![1]));
     }
 }

@@ -38,6 +38,9 @@ fn add(mut sum: Load, other: Load) -> Load {
     connections.clients = total(connections.clients, other.connections.clients);
     connections.failed += other.connections.failed;
     connections.closed_by_server += other.connections.closed_by_server;
+    if let Some(theirs) = other.connections.resumed {
+        *connections.resumed.get_or_insert(0) += theirs;
+    }
     connections.responses += other.connections.responses;
     sum.censored.in_flight += other.censored.in_flight;
     sum.censored.without_response += other.censored.without_response;

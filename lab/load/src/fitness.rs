@@ -47,6 +47,7 @@ const WATCH: Duration = Duration::from_millis(1_000);
 pub fn examine(connections: u64) -> Vec<Finding> {
     let mut findings = vec![
         processors(),
+        threads(&machine::cores(&machine::processors())),
         open_files(connections, machine::open_files().1),
         ports(connections),
         backlog(connections),
@@ -82,6 +83,23 @@ fn processors() -> Finding {
         format!("{count} available"),
         "generator and server share one CPU: only CPU time per request is reliable here",
     )
+}
+
+/// Threads of one core that server and generator would share.
+fn threads(cores: &[Vec<usize>]) -> Finding {
+    let most = cores.iter().map(Vec::len).max().unwrap_or(1);
+    let verdict = match (cores.len(), most) {
+        (_, 0 | 1) => Verdict::Fit,
+        (1, _) => Verdict::Weak,
+        _ => Verdict::Fit,
+    };
+    let seen = match most {
+        0 | 1 => "each CPU is a core".to_string(),
+        _ if cores.len() == 1 => format!("1 core with {most} threads"),
+        _ => format!("{} cores with up to {most} threads", cores.len()),
+    };
+    let help = "generator and server are threads of one core and slow each other: compare only runs on this machine";
+    finding(verdict, "cores", seen, help)
 }
 
 fn open_files(connections: u64, hard: u64) -> Finding {
@@ -277,6 +295,15 @@ mod tests {
         assert_eq!(proxied.verdict, Verdict::Weak);
         assert!(proxied.help.contains("9900 clients"), "{}", proxied.help);
         assert_eq!(open_files(20_000, 20_000).verdict, Verdict::Unfit);
+    }
+
+    #[test]
+    fn one_core_with_two_threads_is_weak() {
+        assert_eq!(threads(&[vec![0], vec![1]]).verdict, Verdict::Fit);
+        assert_eq!(threads(&[vec![0, 2], vec![1, 3]]).verdict, Verdict::Fit);
+        let shared = threads(&[vec![0, 1]]);
+        assert_eq!(shared.verdict, Verdict::Weak);
+        assert_eq!(shared.seen, "1 core with 2 threads");
     }
 
     #[test]

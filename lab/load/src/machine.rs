@@ -38,6 +38,14 @@ pub fn look() -> Machine {
     }
 }
 
+/// Identifies the network stack of this process: the kernel since it booted, and the network namespace in it. Two processes
+/// reach the same servers at loopback addresses only if theirs are equal.
+pub fn network() -> String {
+    let boot = read("/proc/sys/kernel/random/boot_id");
+    let namespace = fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    format!("{} {}", boot.trim(), namespace.display())
+}
+
 /// TCP connections that listeners of this machine have accepted so far; `None` if the kernel does not report it.
 pub fn accepted() -> Option<u64> {
     let text = read("/proc/net/snmp");
@@ -50,6 +58,9 @@ pub fn accepted() -> Option<u64> {
         .parse()
         .ok()
 }
+
+/// Caches of a CPU: more than any has.
+const CACHES_MAX: usize = 16;
 
 /// Rounds of the fixed piece of work: about a millisecond.
 const WORK_ROUNDS: u64 = 400_000;
@@ -81,6 +92,30 @@ pub fn processors() -> Vec<usize> {
             .collect(),
         Err(_) => vec![0],
     }
+}
+
+/// CPUs in groups that share a core: the threads of one core slow each other.
+pub fn cores(cpus: &[usize]) -> Vec<Vec<usize>> {
+    group(cpus, |cpu| {
+        let topology = format!("/sys/devices/system/cpu/cpu{cpu}/topology");
+        read(&format!("{topology}/thread_siblings_list"))
+    })
+}
+
+/// Groups CPUs by the text that names the threads of their core; where there is none, each is a core of its own.
+fn group(cpus: &[usize], siblings: impl Fn(usize) -> String) -> Vec<Vec<usize>> {
+    let mut cores: Vec<(String, Vec<usize>)> = Vec::new();
+    for cpu in cpus {
+        let name = siblings(*cpu);
+        let known = cores
+            .iter_mut()
+            .find(|(core, _)| !name.is_empty() && *core == name);
+        match known {
+            Some((_, threads)) => threads.push(*cpu),
+            None => cores.push((name, vec![*cpu])),
+        }
+    }
+    cores.into_iter().map(|(_, threads)| threads).collect()
 }
 
 /// Soft and hard limit of open files.
@@ -163,7 +198,62 @@ fn settings() -> BTreeMap<String, String> {
             found.insert(name.replace('/', "."), value);
         }
     }
+    let all = processors();
+    found.insert("threads per core".into(), {
+        let threads = cores(&all).iter().map(Vec::len).max().unwrap_or(1);
+        threads.to_string()
+    });
+    let named = [
+        ("caches", caches()),
+        ("mitigations", mitigations()),
+        (
+            "microcode",
+            field(&read("/proc/cpuinfo"), "microcode").unwrap_or_default(),
+        ),
+        (
+            "governor",
+            read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        ),
+    ];
+    for (name, value) in named {
+        if !value.trim().is_empty() {
+            found.insert(name.into(), value.trim().into());
+        }
+    }
     found
+}
+
+/// The caches of the first CPU, such as `L1d 32K, L2 1024K`.
+fn caches() -> String {
+    let cache = |at: usize| {
+        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{at}");
+        let part = |name: &str| read(&format!("{folder}/{name}")).trim().to_string();
+        let kind = match part("type").as_str() {
+            "Data" => "d",
+            "Instruction" => "i",
+            _ => "",
+        };
+        let size = part("size");
+        (!size.is_empty()).then(|| format!("L{}{kind} {size}", part("level")))
+    };
+    let found: Vec<String> = (0..CACHES_MAX).map_while(cache).collect();
+    found.join(", ")
+}
+
+/// The weaknesses of the CPU that the kernel works around, which costs system calls and switches time.
+fn mitigations() -> String {
+    let entries = fs::read_dir("/sys/devices/system/cpu/vulnerabilities");
+    let entries = entries.into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .filter_map(|entry| {
+            let text = read(&entry.path().to_string_lossy());
+            let how = text.trim().strip_prefix("Mitigation: ")?;
+            let first = how.split([';', ',']).next().unwrap_or(how);
+            Some(format!("{} ({first})", entry.file_name().to_string_lossy()))
+        })
+        .collect();
+    found.sort();
+    found.join(", ")
 }
 
 #[cfg(test)]
@@ -177,6 +267,17 @@ mod tests {
         assert!(!machine.kernel.is_empty());
         let (first, last) = local_ports();
         assert!(first < last);
+    }
+
+    #[test]
+    fn processors_are_grouped_by_their_cores() {
+        // As Linux usually numbers them: first the first threads of all cores, then the second ones.
+        let of_four = |cpu: usize| format!("{},{}\n", cpu % 4, cpu % 4 + 4);
+        let cores = group(&[0, 1, 2, 3, 4, 5, 6, 7], of_four);
+        assert_eq!(cores, [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]]);
+        // In a container with some of them, or without the files.
+        assert_eq!(group(&[1, 5, 6], of_four), [vec![1, 5], vec![6]]);
+        assert_eq!(group(&[0, 1], |_| String::new()), [vec![0], vec![1]]);
     }
 
     #[test]

@@ -260,7 +260,6 @@ pub fn floor(result: &RunResult) -> Option<f64> {
     noise_floor(&pairs)
 }
 
-/// Differences that make two results those of different experiments.
 /// Differences of machine, plan and engine that make two results different experiments.
 pub fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -288,6 +287,13 @@ pub fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
         block.map_or(String::new(), |block| block.load.engine.name.clone())
     };
     differs("engine", &engine(base), &engine(other));
+    let agents = |result: &RunResult| -> String {
+        let block = result.cells.iter().flat_map(|cell| &cell.blocks).next();
+        let machines = block.into_iter().flat_map(|block| &block.load.machines);
+        let names: Vec<&str> = machines.map(|machine| machine.name.as_str()).collect();
+        names.join(", ")
+    };
+    differs("agents", &agents(base), &agents(other));
     reasons
 }
 

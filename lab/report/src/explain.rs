@@ -186,6 +186,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
     lines.extend(sleeps(cell));
     lines.extend(queue(cell));
     lines.extend(upstream(cell));
+    lines.extend(moved(cell));
     let overflow: u64 = cell
         .blocks
         .iter()
@@ -206,6 +207,25 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Bytes per second that are worth a line: below it neither a disk nor a network is a bottleneck.
+const MOVED_REPORTED_MIN: f64 = 1_048_576.0;
+
+/// What the server wrote to disks, and what network cards carried.
+fn moved(cell: &Cell) -> Vec<String> {
+    let per_second = |bytes: fn(&Block) -> Option<u64>| {
+        let rate = over(cell, |block| {
+            let bytes = bytes(block)? as f64;
+            (block.load.window_s > 0.0).then(|| bytes / block.load.window_s)
+        });
+        rate.filter(|rate| *rate >= MOVED_REPORTED_MIN).map(size)
+    };
+    let disk = per_second(|block| block.resources.as_ref()?.subject.disk_write_bytes);
+    let cards = per_second(|block| block.resources.as_ref()?.system.network_bytes);
+    let disk = disk.map(|rate| format!("the server wrote {rate} a second to disks"));
+    let cards = cards.map(|rate| format!("network cards carried {rate} a second, both ways"));
+    disk.into_iter().chain(cards).collect()
 }
 
 /// Sleeps per second from which a generator counts as waiting for the server.

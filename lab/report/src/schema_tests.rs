@@ -164,6 +164,14 @@ fn the_schema_names_every_field() {
     block.load.latency.service = Some(Default::default());
     block.load.latency.wait = Some(Default::default());
     block.load.latency.connect = Some(Default::default());
+    block.load.connections.key = Some("RSA".into());
+    block.load.connections.resumed = Some(1);
+    if let Some(resources) = &mut block.resources {
+        resources.subject.disk_read_bytes = Some(1);
+        resources.subject.disk_write_bytes = Some(2);
+        resources.system.network_bytes = Some(3);
+        resources.system.loopback_bytes = Some(4);
+    }
     block.load.interrupted = true;
     block.load.parts.push(sluice_load::result::LoadPart {
         weight: 1,

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::compare::{Quantity, compare};
+use super::compare::{Quantity, compare, reasons};
 use super::gate::{self, Judgement, Threshold};
 use super::view::View;
 use super::{csv, example, explain, html, markdown, panels};
@@ -477,6 +477,37 @@ fn a_gate_without_power_says_what_it_needs() {
 }
 
 #[test]
+fn results_of_different_agents_are_different_experiments() {
+    use sluice_load::result::LoadMachine;
+    let (here, mut there) = (example::result(), example::result());
+    assert_eq!(reasons(&here, &there), [""; 0]);
+    for block in there.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        block.load.machines = vec![LoadMachine {
+            name: "ssh:one".into(),
+            ..LoadMachine::default()
+        }];
+    }
+    assert_eq!(reasons(&here, &there), ["agents: `` and `ssh:one`"]);
+}
+
+#[test]
+fn a_page_sums_up_what_was_served() {
+    let result = example::result();
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    let ok: u64 = blocks().map(|block| block.counts().0).sum();
+    let failed: u64 = blocks().map(|block| block.counts().1).sum();
+    let count = |number: f64| sluice_audit::finding::count(number);
+    let said = format!(
+        "In all: {} successful responses and {} failures in {} blocks.",
+        count(ok as f64),
+        count(failed as f64),
+        count(blocks().count() as f64)
+    );
+    assert!(ok > 0 && failed > 0);
+    assert!(html::page(&result, None, false).contains(&said), "{said}");
+}
+
+#[test]
 fn thresholds_say_what_worse_means() {
     let error_of = |text: &str| text.parse::<Threshold>().unwrap_err();
     assert_eq!("p99:+5%".parse::<Threshold>().unwrap().share, 0.05);
@@ -527,4 +558,17 @@ fn cells_are_explained() {
         text: "97 % busy".into(),
     });
     assert!(explain::explain(&result, &result.cells[0]).contains("block 0: 97 % busy"));
+    let cell = &mut result.cells[0];
+    for block in &mut cell.blocks {
+        let bytes = |per_second: f64| Some((per_second * block.load.window_s) as u64);
+        let resources = block.resources.as_mut().unwrap();
+        resources.subject.disk_write_bytes = bytes(5.0 * 1_048_576.0);
+        resources.system.network_bytes = bytes(1_000.0);
+    }
+    let text = explain::explain(&result, &result.cells[0]);
+    assert!(
+        text.contains("the server wrote 5 MiB a second to disks"),
+        "{text}"
+    );
+    assert!(!text.contains("network cards"), "{text}");
 }

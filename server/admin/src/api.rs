@@ -1,17 +1,22 @@
 //! Responses of the admin API. This module knows neither sockets nor the running server: it turns a request and its
 //! body into a response or an order.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_caddyfile::{Adapted, DiskLoader, MemoryLoader, adapt};
 use sluice_diag::{Report, Written};
 use sluice_message::{FieldId, Method, RequestHead, Status};
-use sluice_model::{Config, Idle, idle_settings};
+use sluice_model::{Config, Duration as Given, Idle, idle_settings};
 
 use crate::denied::Denied;
 use crate::document::{self, Change, Condition, Document, Manner};
-use crate::orders::{ChangeOrder, Current, LoadOrder, Order, Orders, Replier, Waiter, reply};
+use crate::orders::{
+    ChangeOrder, Current, LoadOrder, Order, Orders, Replier, UpgradeOrder, Waiter, reply,
+};
 
 /// A response.
 #[derive(Debug, PartialEq, Eq)]
@@ -95,6 +100,8 @@ pub enum Task {
     Adapt,
     /// Stop the process.
     Stop,
+    /// Replace the process by a new one.
+    Upgrade,
     /// Show the running configuration, or a part of it.
     ShowConfig,
     /// Change a part of the running configuration.
@@ -131,6 +138,7 @@ impl Task {
             b"/load" => (Task::Load, ACT),
             b"/adapt" => (Task::Adapt, ACT),
             b"/stop" => (Task::Stop, ACT),
+            b"/upgrade" => (Task::Upgrade, ACT),
             b"/explain" => (Task::Explain, ACT),
             b"/metrics" => (Task::ShowMetrics, READ),
             b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, READ),
@@ -169,7 +177,7 @@ impl Task {
     /// Whether the operation needs the request body.
     pub fn wants_body(self) -> bool {
         match self {
-            Task::Load | Task::Adapt | Task::Explain | Task::DirectUpstream => true,
+            Task::Load | Task::Adapt | Task::Upgrade | Task::Explain | Task::DirectUpstream => true,
             Task::Change(manner) => manner != Manner::Delete,
             Task::Stop
             | Task::ShowConfig
@@ -233,6 +241,10 @@ pub fn perform(
         },
         Task::Explain => Next::Response(explain(body, current)),
         Task::Stop => sent(orders, Order::Stop, Reply::done()),
+        Task::Upgrade => match upgrade_order(body) {
+            Ok(order) => sent(orders, order, Reply::done()),
+            Err(reply) => Next::Response(reply),
+        },
     }
 }
 
@@ -391,6 +403,43 @@ fn explain(question: &[u8], current: &Current) -> Reply {
         Ok(explanation) => Reply::json(&explanation),
         Err(why) => Reply::error(Status::BAD_REQUEST, why),
     }
+}
+
+/// The body of a request to upgrade; it may be empty.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct UpgradeRequest {
+    binary: Option<String>,
+    ready_timeout: Option<Given>,
+    grace_period: Option<Given>,
+}
+
+/// A duration of a request, which must not be negative.
+fn duration(given: Option<Given>) -> Result<Option<Duration>, Reply> {
+    let nanos = given.map(|Given(nanos)| u64::try_from(nanos)).transpose();
+    nanos
+        .map(|nanos| nanos.map(Duration::from_nanos))
+        .map_err(|_| Reply::error(Status::BAD_REQUEST, "a duration must not be negative"))
+}
+
+fn upgrade_order(body: &[u8]) -> Result<impl FnOnce(Replier) -> Order, Reply> {
+    let request: UpgradeRequest = match body.trim_ascii() {
+        b"" => UpgradeRequest::default(),
+        body => serde_json::from_slice(body)
+            .map_err(|error| Reply::error(Status::BAD_REQUEST, error.to_string()))?,
+    };
+    let (ready_timeout, grace_period) = (
+        duration(request.ready_timeout)?,
+        duration(request.grace_period)?,
+    );
+    Ok(move |reply| {
+        Order::Upgrade(Box::new(UpgradeOrder {
+            binary: request.binary.map(PathBuf::from),
+            ready_timeout,
+            grace_period,
+            reply,
+        }))
+    })
 }
 
 /// Sends an order; `done` is the response once it has been carried out.
@@ -762,6 +811,33 @@ mod tests {
             assert!(found.1["error"].is_string());
         }
         assert!(sent.lock().expect("unlocked").is_empty());
+    }
+
+    #[test]
+    fn an_upgrade_has_options() {
+        let (orders, sent) = orders();
+        let ask = |body: &[u8]| {
+            let head = head(Method::Post, "/upgrade", "application/json");
+            perform(Task::Upgrade, &head, body, &orders, &Current::default())
+        };
+        assert!(matches!(ask(b""), Next::Await(..)));
+        let body = br#"{"binary": "/a", "ready_timeout": "5s", "grace_period": 0}"#;
+        assert!(matches!(ask(body), Next::Await(..)));
+        let order = sent.lock().expect("unlocked").pop();
+        let Some(Order::Upgrade(order)) = order else {
+            panic!("an order was sent")
+        };
+        assert_eq!(order.binary, Some("/a".into()));
+        assert_eq!(order.ready_timeout, Some(Duration::from_secs(5)));
+        assert_eq!(order.grace_period, Some(Duration::ZERO));
+        for wrong in [
+            &b"{"[..],
+            br#"{"program": "a"}"#,
+            br#"{"grace_period": -1}"#,
+        ] {
+            assert_eq!(response(ask(wrong)).0, 400);
+        }
+        assert_eq!(sent.lock().expect("unlocked").len(), 1);
     }
 
     #[test]

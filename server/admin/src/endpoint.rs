@@ -1,6 +1,8 @@
 //! The admin API's listen address and its worker. `api` produces the responses.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use sluice_model::Admin;
@@ -60,15 +62,16 @@ enum Opening {
 }
 
 impl Endpoint {
-    /// Binds the address and starts the worker.
+    /// Binds the address and starts the worker. Listening sockets of a replaced process are used where they have the address.
     pub fn start(
         address: Address,
         admin: Option<&Admin>,
         orders: Orders,
         current: Current,
+        handed: Vec<OwnedFd>,
     ) -> Result<Endpoint, StartError> {
         let access = Access::new(&address, admin);
-        Endpoint::open(address, Opening::Local(access), orders, current)
+        Endpoint::open(address, Opening::Local(access), (orders, current), handed)
     }
 
     /// Like [`Endpoint::start`], for clients on other machines.
@@ -76,24 +79,26 @@ impl Endpoint {
         address: Address,
         access: RemoteAccess,
         acceptor: Arc<dyn Acceptor>,
-        orders: Orders,
-        current: Current,
+        (orders, current): (Orders, Current),
+        handed: Vec<OwnedFd>,
     ) -> Result<Endpoint, StartError> {
-        Endpoint::open(address, Opening::Remote(access, acceptor), orders, current)
+        let opening = Opening::Remote(access, acceptor);
+        Endpoint::open(address, opening, (orders, current), handed)
     }
 
     fn open(
         address: Address,
         opening: Opening,
-        orders: Orders,
-        current: Current,
+        (orders, current): (Orders, Current),
+        handed: Vec<OwnedFd>,
     ) -> Result<Endpoint, StartError> {
         let wrong = |problem: String| StartError {
             address: address.clone(),
             problem,
         };
         let limit = ConnectionLimit::new(CONNECTIONS_MAX);
-        let workers = Workers::start(1, limit).map_err(|error| wrong(error.to_string()))?;
+        let mut workers = Workers::start(1, limit).map_err(|error| wrong(error.to_string()))?;
+        workers.take_over(handed);
         let mut endpoint = Endpoint {
             address: address.clone(),
             opening,
@@ -146,6 +151,19 @@ impl Endpoint {
             (self.address, self.opening) = old;
             StartError { address, problem }
         })
+    }
+
+    /// Duplicates of its listening sockets, for a process that replaces this one.
+    ///
+    /// # Errors
+    /// There are no more file descriptors.
+    pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
+        self.workers.lend()
+    }
+
+    /// Stops accepting, because another process accepts; [`Endpoint::close`] follows.
+    pub fn pass_on(&self) {
+        self.workers.pass_on();
     }
 
     /// Stops listening and drains the responses in progress.

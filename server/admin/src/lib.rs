@@ -22,6 +22,6 @@ pub use denied::Denied;
 pub use endpoint::{Endpoint, StartError};
 pub use orders::{
     Authority, ChangeOrder, Counts, Current, Insight, LoadOrder, Order, Orders, Outcome, Replier,
-    Waiter, reply,
+    UpgradeOrder, Waiter, reply,
 };
 pub use remote::RemoteAccess;

@@ -1,9 +1,11 @@
 //! Orders from the admin API to the process, and the way their outcome gets back to the waiting request.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use serde_json::Value;
 use sluice_diag::Written;
@@ -22,6 +24,8 @@ pub enum Order {
     Change(Box<ChangeOrder>),
     /// Shut down gracefully.
     Stop(Replier),
+    /// Replace the process by a new one.
+    Upgrade(Box<UpgradeOrder>),
 }
 
 /// A configuration to load.
@@ -35,6 +39,19 @@ pub struct LoadOrder {
     pub written: Option<Arc<Written>>,
     /// Reload even if it equals the running configuration.
     pub forced: bool,
+    /// Receives the outcome.
+    pub reply: Replier,
+}
+
+/// A binary upgrade.
+#[derive(Debug)]
+pub struct UpgradeOrder {
+    /// The program to start; `None` for the one at the path of the running one.
+    pub binary: Option<PathBuf>,
+    /// How long the new process may take until it serves; `None` for the default.
+    pub ready_timeout: Option<Duration>,
+    /// How long requests may go on in the old process; `None` for what the configuration says.
+    pub grace_period: Option<Duration>,
     /// Receives the outcome.
     pub reply: Replier,
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{RateLimit as Config, RateZone};
 use sluice_net::clock;
-use sluice_policy::limit::{Outcome, Rate, RateError, Zone};
+use sluice_policy::limit::{Mark, Outcome, Rate, RateError, Zone};
 use sluice_route::{MatcherSets, Template};
 
 use crate::address_prefixes::AddressPrefixes;
@@ -198,6 +198,60 @@ impl Zones {
             made
         })
     }
+}
+
+impl Zones {
+    /// What the zones have counted, for a process that replaces this one and continues its time line.
+    pub fn counted(&self) -> Vec<CountedEvents> {
+        let known = self.0.lock().expect(NEVER_POISONED);
+        let zones: Vec<Arc<SharedZone>> = known.values().filter_map(Weak::upgrade).collect();
+        drop(known);
+        let counted = zones.iter().flat_map(|zone| {
+            let keys = zone.parts.iter().flat_map(|part| {
+                let zone = part.zone.lock().expect(NEVER_POISONED);
+                zone.marks(clock::now())
+            });
+            keys.map(|(key, marks)| CountedEvents {
+                zone: zone.name.to_string(),
+                rate: zone.rate.identity(),
+                key: key.to_vec(),
+                marks: marks.iter().map(|mark| (mark.at, mark.events)).collect(),
+            })
+        });
+        counted.collect()
+    }
+
+    /// Adds what the replaced process has counted to the zones with the same name and rate.
+    pub fn add(&self, counted: &[CountedEvents]) {
+        let known = self.0.lock().expect(NEVER_POISONED);
+        let zones: HashMap<(&str, [u64; 4]), Arc<SharedZone>> = known
+            .iter()
+            .filter_map(|((name, rate), zone)| Some(((&**name, rate.identity()), zone.upgrade()?)))
+            .collect();
+        for events in counted {
+            let Some(zone) = zones.get(&(events.zone.as_str(), events.rate)) else {
+                continue;
+            };
+            let marks = events.marks.iter();
+            let marks: Vec<Mark> = marks.map(|&(at, events)| Mark { at, events }).collect();
+            let part = zone.part(&events.key);
+            let mut zone = part.zone.lock().expect(NEVER_POISONED);
+            zone.merge(&events.key, &marks, clock::now());
+        }
+    }
+}
+
+/// What a zone has counted for one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountedEvents {
+    /// The name of the zone.
+    pub zone: String,
+    /// What identifies its rate.
+    pub rate: [u64; 4],
+    /// The key.
+    pub key: Vec<u8>,
+    /// The parts of what was counted, see [`Mark`].
+    pub marks: Vec<(u64, u32)>,
 }
 
 const NEVER_POISONED: &str = "nothing panics while it holds a zone";

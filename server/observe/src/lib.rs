@@ -1,6 +1,7 @@
 //! What the server reports of itself: access and error logs, metrics, traces, panics. What a request is and which of its
 //! values are reported is left to `sluice-serve`.
 
+pub mod events;
 pub mod limits;
 pub mod log;
 pub mod metrics;

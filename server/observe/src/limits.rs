@@ -22,3 +22,19 @@ pub const PANIC_BACKTRACE_BYTES_MAX: usize = 16 * 1024;
 
 /// Maximum size of a panic message in the log, in bytes: it may contain text from the request.
 pub const PANIC_MESSAGE_BYTES_MAX: usize = 1024;
+
+/// Events that wait for their handlers; further ones are lost and counted in the log. They are rare: a flood of them is an
+/// upstream that flaps, and the first ones say so.
+pub const EVENTS_QUEUED_MAX: usize = 256;
+
+/// Handlers of events that run at once. Each is a thread, and a process if it runs a command.
+pub const EVENT_RUNS_MAX: usize = 8;
+
+/// How long a command may take if nothing else is configured, as in the Caddy plugin.
+pub const EVENT_EXEC_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a request of a webhook may take if nothing else is configured.
+pub const EVENT_WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a running command is looked at: its end may be noticed so much later.
+pub const EVENT_LOOK: Duration = Duration::from_millis(10);

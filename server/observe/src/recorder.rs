@@ -11,6 +11,7 @@ use std::time::Duration;
 use sluice_cache::store::Stores;
 use sluice_net::{Completion, Ending};
 
+use crate::events::Events;
 use crate::log::Log;
 use crate::metrics::{Hub, PushSettings, Pusher};
 use crate::tracing::{Exporter, Settings};
@@ -24,6 +25,7 @@ pub struct Recorder {
     stores: Stores,
     shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     pusher: Mutex<Option<Pusher>>,
+    events: Events,
     workers: Box<[Counts]>,
 }
 
@@ -68,6 +70,7 @@ impl Totals {
 impl Recorder {
     /// Creates counters for this many workers.
     pub fn new(log: Log, workers: usize) -> Recorder {
+        let events = Events::new(log.clone());
         Recorder {
             log,
             hub: Arc::default(),
@@ -75,6 +78,7 @@ impl Recorder {
             stores: Stores::default(),
             shared: Mutex::default(),
             pusher: Mutex::default(),
+            events,
             workers: (0..workers).map(|_| Counts::default()).collect(),
         }
     }
@@ -92,6 +96,11 @@ impl Recorder {
     /// Where all counts can be read.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub
+    }
+
+    /// What happens to the server.
+    pub fn events(&self) -> &Events {
+        &self.events
     }
 
     /// The stores of responses that are in use.

@@ -3,9 +3,11 @@
 
 mod alt_svc;
 pub mod explain;
+pub mod handover;
 pub mod limits;
 mod listen;
 mod listener_wrapper;
 mod modules;
 pub mod process;
+mod retired;
 pub mod site;

@@ -22,10 +22,14 @@ use sluice_net::{
 
 use crate::alt_svc::AltSvc;
 use crate::explain::Explainer;
+use crate::handover::{Counted, Secrets};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
+use crate::retired::Retired;
 use crate::site::{Rules, Site};
+use sluice_handlers::rate_limit::Zones;
 use sluice_observe::Recorder;
+use sluice_observe::events::{Event, Subscriptions};
 use sluice_observe::log::{AccessLog, Log, Plan};
 use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
 use sluice_pipeline::build::{Serving, Slots};
@@ -52,6 +56,8 @@ pub struct Options {
     pub conditions: Conditions,
     /// Listening sockets inherited from the previous process; those that are not in the configuration are closed.
     pub handed: Vec<OwnedFd>,
+    /// Secrets that outlive a binary upgrade.
+    pub secrets: Secrets,
 }
 
 /// A running server.
@@ -68,6 +74,8 @@ pub struct Server {
     sites: HashMap<String, Arc<Site>>,
     /// What their proxies share.
     proxies: Shared,
+    /// Servers of earlier configurations.
+    retired: Retired<Site>,
 }
 
 /// Default drain timeout. Caddy waits forever, so one forgotten download would block a shutdown.
@@ -87,6 +95,9 @@ impl Server {
         }
         let folder = storage_folder(&config, &options)?;
         let mut https = Https::new(&folder, options.log.clone(), &NginxHandshakes);
+        https.inherit_tickets(options.secrets.tickets());
+        https.emit_to(recorder.events());
+        recorder.events().replace(subscriptions(&config));
         let built = build(
             &config,
             config_files,
@@ -116,9 +127,13 @@ impl Server {
             listening: Vec::new(),
             sites: HashMap::new(),
             proxies: Shared::default(),
+            retired: Retired::new(),
         };
         match server.apply(built, config) {
-            Ok(()) => Ok(server),
+            Ok(()) => {
+                server.recorder.events().emit(Event::of_server("started"));
+                Ok(server)
+            }
             Err(refusals) => {
                 server.workers.drain(Duration::ZERO);
                 Err(refusals)
@@ -169,6 +184,8 @@ impl Server {
             let refusal = Refusal::new(message).with_help("restart to use another folder");
             return Err(vec![at("storage", refusal)]);
         }
+        let events = self.recorder.events().clone();
+        let events_before = events.replace(subscriptions(&config));
         let built = build(
             &config,
             config_files,
@@ -176,8 +193,17 @@ impl Server {
             &mut self.https,
             &self.options,
             (Purpose::Serve, Shared::after(&self.proxies)),
-        )?;
-        self.apply(built, config)
+        );
+        let done = built.and_then(|built| self.apply(built, config));
+        match done {
+            // As in Caddy: a configuration begins, and the one before ends.
+            Ok(()) => {
+                events.emit(Event::of_server("started"));
+                events.emit_to(&events_before, Event::of_server("stopping"));
+            }
+            Err(_) => _ = events.replace(events_before),
+        }
+        done
     }
 
     fn apply(&mut self, built: Built, config: Config) -> Result<(), Vec<Refusal>> {
@@ -215,7 +241,8 @@ impl Server {
             .on_first(Box::new(move |worker| proxies.begin_checks(worker)));
         self.proxies = built.proxies;
         self.config = Arc::new(config);
-        self.sites = built.sites;
+        let before = std::mem::replace(&mut self.sites, built.sites);
+        self.retired.add(before.into_values());
         self.listening = listening;
         Ok(())
     }
@@ -228,6 +255,21 @@ impl Server {
     /// Duplicates all listening sockets, for a process that replaces this one.
     pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
         self.workers.lend_to_successor()
+    }
+
+    /// The secrets of this process, for one that replaces it.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::new(&self.https.ticket_secrets(), &self.options.secrets)
+    }
+
+    /// What this process has counted, for one that replaces it and continues its time line.
+    pub fn counted(&self) -> Counted {
+        Counted::of(&self.recorder.shared::<Zones>())
+    }
+
+    /// Continues with what the replaced process has counted.
+    pub fn add_counted(&self, counted: Counted) {
+        counted.add_to(&self.recorder.shared::<Zones>());
     }
 
     /// Stops accepting until a configuration is applied again; clients that connect meanwhile wait.
@@ -285,12 +327,23 @@ impl Server {
         self.workers.announce_stop(clock::now() + delay);
     }
 
+    /// Announces to event handlers that the server stops; [`Server::drain`] follows and waits for them.
+    pub fn emit_stopping(&self) {
+        self.recorder.events().emit(Event::of_server("stopping"));
+    }
+
+    /// Stops accepting for good, because another process accepts; [`Server::drain`] follows.
+    pub fn pass_on(&self) {
+        self.workers.pass_on();
+    }
+
     /// Stops accepting, drains requests for at most `grace`, and stops the workers. Returns the number of connections
     /// that were closed by force.
     pub fn drain(self, grace: Duration) -> u64 {
         let cut_off = self.workers.drain(grace);
         // Their requests have ended with the workers.
         sluice_proxy::python::shut_down(&self.recorder, PYTHON_GRACE);
+        self.recorder.events().finish(EVENTS_TIMEOUT);
         self.recorder.finish_exports(EXPORTS_TIMEOUT);
         cut_off
     }
@@ -305,6 +358,9 @@ fn outlive(config: &Config) -> Outlive {
 
 /// How long Python applications may take to shut down (lifespan), once they have no requests any more.
 const PYTHON_GRACE: Duration = Duration::from_secs(10);
+
+/// How long the handlers of the last events are awaited when the process ends.
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout for exporting the last traces and metrics.
 const EXPORTS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -367,6 +423,7 @@ fn build(
     let plan = plan(config, options, &mut refusals);
     let given = listen::expanded(config, &mut refusals);
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
+    check_events(&given, &mut refusals);
     let authorities = LocalAuthorities::new(https, &config);
     let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
     let keys = prepared.keys(https, &authority);
@@ -391,6 +448,7 @@ fn build(
             keys: &keys,
             shared: &shared,
             alt_svc: announcement(&addresses),
+            quic_secret: options.secrets.quic(),
         };
         let site = build_site(server, &place, around);
         let wrapper = wrapper_of(server, &place, &mut refusals);
@@ -533,15 +591,12 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
 
 /// Refuses settings that would otherwise silently do nothing, and that others rely on.
 fn unbuilt(config: &Config) -> Vec<Refusal> {
-    let events = config.apps.events.as_ref();
-    let subscribed = events.is_some_and(|events| !events.subscriptions.is_empty());
     let filesystems = config.apps.filesystems.as_ref();
     let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
     let admin = config.admin.as_ref();
     let loads = admin.and_then(|admin| admin.config.as_ref()?.load.as_ref());
     let remove = "remove it";
     let unbuilt = [
-        (subscribed, "apps.events", "a handler of events", remove),
         (
             mounted,
             "apps.caddy.filesystems",
@@ -559,6 +614,23 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
     let used = unbuilt.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, place, what, help)| at(place, Refusal::not_yet(what, help)))
         .collect()
+}
+
+/// The handlers of events. They hear of what happens while their configuration is built, such as certificates that it needs.
+fn subscriptions(config: &Config) -> Arc<Subscriptions> {
+    let built = Subscriptions::build(config.apps.events.as_ref());
+    // The mistakes are reported when the rest of the configuration is built.
+    Arc::new(built.unwrap_or_default())
+}
+
+fn check_events(config: &Config, refusals: &mut Vec<Refusal>) {
+    if let Err(errors) = Subscriptions::build(config.apps.events.as_ref()) {
+        let errors = errors.into_iter();
+        refusals.extend(errors.map(|error| {
+            let refusal = Refusal::new(error.problem).with_help(error.help);
+            at(&format!("apps.events.{}", error.place), refusal)
+        }));
+    }
 }
 
 /// Refuses a memory limit below which nothing could be served.
@@ -643,6 +715,8 @@ struct Around<'a> {
     shared: &'a Slots,
     /// What the server announces.
     alt_svc: AltSvc,
+    /// The secret for QUIC endpoints without one of their own.
+    quic_secret: Option<Arc<[u8]>>,
 }
 
 fn build_site(
@@ -682,7 +756,7 @@ fn build_site(
     };
     let mut settings = settings;
     settings.h3.early_data = early_data;
-    settings.h3.host_key = host_key(server, place)?;
+    settings.h3.host_key = host_key(server, place)?.or(around.quic_secret);
     Ok(Site {
         rules,
         settings,

@@ -6,6 +6,7 @@ mod around;
 mod authorities;
 mod auto;
 mod by_variable;
+mod events;
 pub mod handshakes;
 pub mod limits;
 mod loading;
@@ -25,8 +26,8 @@ use std::time::{Duration, SystemTime};
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
     Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, Tickets,
-    TlsPolicies, WatchedFiles,
+    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, TicketBook,
+    TicketSecret, Tickets, TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
 use sluice_model::tls::InternalIssuer;
@@ -36,10 +37,12 @@ use sluice_net::tls::Acceptor;
 pub use acme::resolver;
 pub use authorities::{AuthorityCertificates, AuthorityView, LocalAuthorities};
 pub use auto::expand;
+use events::event_of;
 use handshakes::HandshakeRules;
 use plans::Scheme;
 use policies::TicketScheme;
 pub use remote_admin::RemoteAdminTls;
+use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
 use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
@@ -66,6 +69,8 @@ pub struct Https {
     current: Policies,
     store: Option<Arc<CertStore>>,
     shared_keys: Option<Arc<SharedKeys>>,
+    /// The secrets of tickets that are not shared.
+    ticket_book: TicketBook,
     remote_admin: Option<RemoteAdminTls>,
 }
 
@@ -100,6 +105,7 @@ impl Https {
             current: HashMap::new(),
             store: None,
             shared_keys: None,
+            ticket_book: TicketBook::default(),
             remote_admin: None,
         }
     }
@@ -107,6 +113,27 @@ impl Https {
     /// What the remote admin API needs, if the active configuration has it.
     pub fn remote_admin(&self) -> Option<&RemoteAdminTls> {
         self.remote_admin.as_ref()
+    }
+
+    /// The secrets of session tickets, for a process that replaces this one.
+    pub fn ticket_secrets(&self) -> Vec<TicketSecret> {
+        self.ticket_book.all()
+    }
+
+    /// Accepts the session tickets of the process that this one replaces. To be called before a configuration is prepared.
+    pub fn inherit_tickets(&mut self, secrets: Vec<TicketSecret>) {
+        self.ticket_book = TicketBook::inherited(secrets);
+    }
+
+    /// Announces what happens to certificates.
+    pub fn emit_to(&self, events: &Events) {
+        let events = events.clone();
+        let observer = move |notice: &Notice| {
+            if let Some(event) = event_of(notice) {
+                events.emit(event);
+            }
+        };
+        self.maintainer.observe(Box::new(observer));
     }
 
     /// Starts the thread that renews certificates; it ends when this is dropped.
@@ -157,7 +184,7 @@ impl Https {
         });
         let shared_keys = match &tickets {
             Tickets::Shared(keys) => Some(keys.clone()),
-            Tickets::Own(_) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
+            Tickets::Own(..) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
         };
         let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
         let keys = Keys {
@@ -195,11 +222,13 @@ impl Https {
     fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
         let (folder, rotation) = match policies::ticket_scheme(config)? {
             TicketScheme::Off => return Ok(Tickets::Off),
-            TicketScheme::Own(rotation) => return Ok(Tickets::Own(rotation)),
+            TicketScheme::Own(rotation) => {
+                return Ok(Tickets::Own(rotation, self.ticket_book.clone()));
+            }
             TicketScheme::Shared(folder, rotation) => (folder, rotation),
         };
         if purpose == Purpose::Check {
-            return Ok(Tickets::Own(rotation));
+            return Ok(Tickets::Own(rotation, TicketBook::default()));
         }
         let storage = folder.map_or_else(|| self.storage.clone(), Storage::new);
         if let Some(keys) = &self.shared_keys

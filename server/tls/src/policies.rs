@@ -96,7 +96,7 @@ fn tickets(config: &ConnectionPolicy, around: &Around<'_>) -> Result<Tickets, Re
     };
     if sessions.key_files.is_empty() {
         return Ok(match (&around.tickets, given(sessions.lifetime)) {
-            (Tickets::Own(_), Some(_)) => Tickets::Own(rotation),
+            (Tickets::Own(_, book), Some(_)) => Tickets::Own(rotation, book.clone()),
             _ => around.tickets.clone(),
         });
     }

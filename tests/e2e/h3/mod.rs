@@ -1,11 +1,13 @@
 //! HTTP/3 on real sockets. `peer` is a client that can also break the rules.
 
 mod attacks;
+mod forgeries;
+mod forging;
 mod lifecycle;
 mod limits;
 mod lossy;
 pub mod peer;
 mod programs;
-mod serving;
+pub mod serving;
 mod soak;
 mod upgrades;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::crypto::{self, rustls::QuicClientConfig};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
     EndpointConfig, Event, ReadError, StreamEvent, StreamId, Transmit, TransportConfig, VarInt,
@@ -22,6 +22,7 @@ use sluice_wire::h3::{
 };
 use sluice_wire::sections::End;
 
+use super::forging::Forger;
 use crate::support::any_certificate::AnyCertificate;
 
 /// How long a client waits for anything.
@@ -53,7 +54,7 @@ impl Response {
 /// What a client was made with: sessions are remembered here.
 #[derive(Clone)]
 pub struct Identity {
-    tls: Arc<QuicClientConfig>,
+    tls: Arc<dyn crypto::ClientConfig>,
 }
 
 impl Identity {
@@ -89,7 +90,16 @@ impl Identity {
         tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         tls.enable_early_data = true;
         Identity {
-            tls: Arc::new(tls.try_into().expect("it has the suite of Initial packets")),
+            tls: Arc::new(
+                QuicClientConfig::try_from(tls).expect("it has the suite of Initial packets"),
+            ),
+        }
+    }
+
+    /// This client, with forged packets.
+    pub fn forged(self, forger: &Forger) -> Identity {
+        Identity {
+            tls: forger.around(self.tls),
         }
     }
 }
@@ -116,6 +126,8 @@ pub struct Peer {
     pub is_connected: bool,
     /// How the connection has ended.
     pub lost: Option<ConnectionError>,
+    /// Bytes sent from the current port.
+    pub sent: usize,
 }
 
 impl Peer {
@@ -156,6 +168,7 @@ impl Peer {
             announced: Vec::new(),
             is_connected: false,
             lost: None,
+            sent: 0,
         };
         if control.is_none() {
             peer.drive("room for a control stream", |peer| {
@@ -324,9 +337,11 @@ impl Peer {
         }
     }
 
-    /// Continues from another port, as behind a NAT that has forgotten the old one.
-    pub fn rebind(&mut self) {
-        self.socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    /// Continues from another port, as behind a NAT that has forgotten the old one. Returns the old socket.
+    pub fn rebind(&mut self) -> UdpSocket {
+        self.sent = 0;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        std::mem::replace(&mut self.socket, socket)
     }
 
     /// Works until `is_done`, or fails.
@@ -483,6 +498,7 @@ impl Peer {
             };
             // A full buffer and a closed port are like a lost packet.
             let _ = self.socket.send_to(&out[..size], self.server);
+            self.sent += size;
         }
     }
 

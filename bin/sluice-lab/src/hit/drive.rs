@@ -1,6 +1,6 @@
 //! Who generates the load of `hit`: this process, or agents.
 
-use sluice_experiment::agent::{Fleet, Token};
+use sluice_experiment::agent::{Divided, Fleet, Token};
 use sluice_experiment::single;
 use sluice_load::generator::Plan;
 use sluice_load::outcome::Refused;
@@ -24,7 +24,8 @@ impl Driver {
             return Ok(Driver::Here);
         }
         let token = Token::find(options.token_file.as_deref()).map_err(Refused)?;
-        let fleet = Fleet::connect(&options.agent, token.as_ref()).map_err(Refused)?;
+        let fleet = Fleet::connect(&options.agent, token.as_ref(), options.reach());
+        let fleet = fleet.map_err(Refused)?;
         Ok(Driver::Agents(Box::new(fleet)))
     }
 
@@ -40,11 +41,13 @@ impl Driver {
             Driver::Here => single::block(plan, number, live)
                 .map_err(|error| Refused::new(format!("the load generator failed: {error}"))),
             Driver::Agents(fleet) => {
-                let (tls, threads) = (options.tls(), options.threads);
-                single::block_by(plan, number, live, |watch| {
-                    fleet.run(plan, &tls, threads, watch)
-                })
-                .map_err(|error| Refused::new(error.to_string()))
+                let task = Divided {
+                    plan,
+                    tls: &options.tls(),
+                    threads: options.threads,
+                };
+                single::block_by(fleet, &task, number, live)
+                    .map_err(|error| Refused::new(error.to_string()))
             }
         }
     }

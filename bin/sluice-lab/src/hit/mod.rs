@@ -27,7 +27,7 @@ use sluice_load::generator::link::Tls;
 use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::{Probe, sha256};
 use sluice_load::generator::request::{Draft, Prepared};
-use sluice_load::generator::target::{HttpVersion, Reach, Target};
+use sluice_load::generator::target::{HttpVersion, Target};
 use sluice_load::generator::{Plan, trust};
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
@@ -141,11 +141,8 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     if options.connections == 0 || options.depth == 0 {
         return Err(Refused::new("--connections and --depth must be at least 1"));
     }
-    let reach = match options.i_own_this_host {
-        true => Reach::Anywhere,
-        false => Reach::Loopback,
-    };
-    let target = Target::parse(&options.url, options.version(), options.unix.clone(), reach)
+    let (version, unix) = (options.version(), options.unix.clone());
+    let target = Target::parse(&options.url, version, unix, options.reach())
         .map_err(|error| Refused::new(error.text))?;
     let tls = trust::prepare(&options.tls(), &target).map_err(Refused::new)?;
     let draft = draft(options, &target)?;

@@ -9,7 +9,7 @@ use clap::Args;
 use sluice_experiment::adapter::Tool;
 use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::thresholds::FailIf;
-use sluice_load::generator::target::HttpVersion;
+use sluice_load::generator::target::{HttpVersion, Reach};
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
 
@@ -162,6 +162,14 @@ impl Options {
             (_, true) => HttpVersion::Http3,
             (true, false) => HttpVersion::Http2,
             (false, false) => HttpVersion::Http1,
+        }
+    }
+
+    /// The hosts that may be loaded.
+    pub fn reach(&self) -> Reach {
+        match self.i_own_this_host {
+            true => Reach::Anywhere,
+            false => Reach::Loopback,
         }
     }
 

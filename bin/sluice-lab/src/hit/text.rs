@@ -426,6 +426,9 @@ fn write_connections(load: &Load, out: &mut String) -> std::fmt::Result {
     if let (Some(version), Some(cipher)) = (&connections.tls_version, &connections.cipher) {
         write!(out, ", {version} {cipher}")?;
     }
+    if let Some(resumed) = connections.resumed {
+        write!(out, ", {} resumed", thousands(resumed as f64))?;
+    }
     writeln!(out)?;
     let censored = &load.censored;
     if censored.in_flight > 0 {

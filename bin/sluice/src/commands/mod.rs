@@ -22,6 +22,7 @@ mod start;
 mod stop;
 mod trust;
 mod untrust;
+mod upgrade_binary;
 mod upstream;
 mod validate;
 mod version;
@@ -71,6 +72,11 @@ enum Command {
     ///
     /// If the new configuration has an error, the running server keeps the old one and the command exits with 1.
     Reload(reload::Args),
+    /// Replace the running server by a new process, without dropping connections.
+    ///
+    /// The new process takes over the listening sockets and the configuration in effect. If it fails or does not serve in
+    /// time, the old one goes on, and the command prints why and exits with 1.
+    UpgradeBinary(upgrade_binary::Args),
     /// Show the upstreams of a running server, or drain one, or change its weight.
     Upstream(upstream::Args),
     /// Check a configuration and report every mistake.
@@ -135,6 +141,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Start(args) => args.run(format),
         Command::Stop(args) => args.run(format),
         Command::Reload(args) => args.run(format),
+        Command::UpgradeBinary(args) => args.run(format),
         Command::Upstream(args) => args.run(format),
         Command::Validate(args) => args.run(format),
         Command::Adapt(args) => args.run(format),
@@ -190,6 +197,7 @@ mod tests {
             "upstream drain a:1 --keep --address localhost:1",
             "upstream set a:1 --weight 2 --max-requests configured",
             "reload -c a -a caddyfile --address localhost:1 -f",
+            "upgrade-binary --binary a --ready-timeout 5s --grace-period 1m --address localhost:1",
             "validate -c a -a caddyfile --envfile e",
             "adapt -c - -a caddyfile -p --validate --envfile e",
             "adapt --from caddy1 --to caddyfile a",

@@ -12,6 +12,7 @@ use sluice_net::sys::process::leave_terminal;
 use crate::commands::environ;
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
+use crate::supervise::binary_upgrade::is_successor;
 use crate::supervise::{Job, Manners, Origin};
 use crate::{Exit, envfile, folders, supervise};
 
@@ -53,9 +54,12 @@ pub struct Args {
 impl Args {
     /// Serves until the server is stopped.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
-        let pingback = self.pingback.map(Pingback::read).transpose()?;
+        // A process that replaces another one has nobody to report to: `sluice start` ended long ago.
+        let is_first = !is_successor();
+        let pingback = self.pingback.filter(|_| is_first);
+        let pingback = pingback.map(Pingback::read).transpose()?;
         envfile::apply(&self.envfile)?;
-        if self.environ {
+        if self.environ && is_first {
             environ::print();
         }
         let saved = if self.resume { saved()? } else { None };
@@ -72,7 +76,7 @@ impl Args {
             ready: Box::new(|| pingback.map_or(Ok(()), Pingback::send)),
             format,
             manners: Manners::Caddy,
-            handed: Vec::new(),
+            inherited: Default::default(),
         })
     }
 }

@@ -13,7 +13,6 @@ use super::switches::Switches;
 use super::{lines, notices};
 use crate::load::{self, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, write};
-use crate::supervise::binary_upgrade::Program;
 
 /// The directory that relative paths refer to. These five paths are those of nginx's own packages.
 pub const PREFIX: &str = "/etc/nginx";
@@ -33,7 +32,6 @@ pub struct Invocation {
     added: sluice_nginx::Invocation,
     /// Whether this process has detached from its terminal.
     background: bool,
-    program: Program,
 }
 
 impl Invocation {
@@ -56,13 +54,7 @@ impl Invocation {
                 pid_file: PID_FILE.to_owned(),
             },
             background: false,
-            program: Program::of_this_process()?,
         })
-    }
-
-    /// The program to start for a binary upgrade.
-    pub fn program(&self) -> &Program {
-        &self.program
     }
 
     /// Whether this process has detached from its terminal.

@@ -18,7 +18,7 @@ use sluice_net::sys::process::Signals;
 use crate::Exit;
 use crate::load::Loaded;
 use crate::messages::{Failed, MessageFormat, print_bytes, write};
-use crate::supervise::binary_upgrade::taken_over;
+use crate::supervise::binary_upgrade::Inherited;
 use crate::supervise::{self, Job, Manners, Origin};
 use background::Place;
 use invocation::Invocation;
@@ -109,12 +109,14 @@ fn dump_texts(loaded: &Loaded) -> Result<Exit, Failed> {
 /// Runs the server, in the background unless the configuration says otherwise.
 fn serve(mut invocation: Invocation) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
-    let loaded = invocation.load(MessageFormat::Human)?;
+    let handed = Inherited::take()?;
+    let is_successor = handed.is_some();
+    let handed = handed.unwrap_or_default();
+    let loaded = handed.reported(invocation.load(MessageFormat::Human))?;
     lines::print_warnings(&loaded.report);
     let asked = loaded.config.apps.process.clone().unwrap_or_default();
-    let handed = taken_over()?;
     let background = asked.background.unwrap_or(true);
-    let place = Place::take(background && handed.is_none())?;
+    let place = Place::take(background && !is_successor)?;
     let ready = match place {
         Place::Before(exit) => return Ok(exit),
         Place::Behind(ready) => Some(ready),
@@ -141,7 +143,7 @@ fn serve(mut invocation: Invocation) -> Result<Exit, Failed> {
         }),
         format: MessageFormat::Human,
         manners: Manners::Nginx,
-        handed: handed.unwrap_or_default(),
+        inherited: handed,
     };
     supervise::run_loaded(job, loaded, signals)
 }

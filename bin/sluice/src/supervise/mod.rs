@@ -1,6 +1,7 @@
 //! The life cycle of a server: handles signals, admin requests and changed files one at a time, and reloads or stops.
 //! `sluice-serve` serves the requests.
 
+mod admin_orders;
 pub mod binary_upgrade;
 mod connection_limit_log;
 mod insight;
@@ -10,6 +11,7 @@ mod process_settings;
 mod readiness;
 mod remote_admin;
 mod signals;
+mod upgrade;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -21,19 +23,20 @@ use std::time::{Duration, SystemTime};
 
 use sluice_admin::document::Document;
 use sluice_admin::limits::ORDERS_MAX;
-use sluice_admin::{
-    Address, ChangeOrder, Current, Denied, Endpoint, LoadOrder, Order, Orders, write_autosaved,
-};
+use sluice_admin::{Address, Current, Denied, Endpoint, Order, Orders, write_autosaved};
 use sluice_diag::Written;
 use sluice_model::Config;
 use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
+use sluice_observe::events::Event as ServerEvent;
 use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::panics;
 use sluice_pipeline::refusal::Refusal;
+use sluice_serve::handover::Secrets;
 use sluice_serve::process::{Options, Server};
 
+use binary_upgrade::{Inherited, Predecessor, Program, Said};
 use connection_limit_log::Files;
 
 use crate::Exit;
@@ -48,6 +51,8 @@ use pidfile::Pidfile;
 use readiness::Readiness;
 pub use signals::Manners;
 use signals::{Listening, Wish};
+pub use upgrade::READY_TIMEOUT;
+use upgrade::Upgrade;
 
 /// How long to wait for the last log lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
@@ -72,8 +77,8 @@ pub struct Job {
     pub format: MessageFormat,
     /// The meaning of signals.
     pub manners: Manners,
-    /// Listening sockets inherited from the previous process.
-    pub handed: Vec<OwnedFd>,
+    /// What was inherited from the process that this one replaces; [`run`] takes it itself.
+    pub inherited: Inherited,
 }
 
 /// An event that a running server handles.
@@ -84,20 +89,38 @@ pub enum Event {
     Signal(Signal, Wish),
     /// Configuration files have changed.
     Changed,
-    /// The new process of a binary upgrade has exited, with this status.
-    SuccessorEnded(String),
+    /// The new process of a binary upgrade has said something, or is too late.
+    SuccessorSaid(Result<Said, String>),
+    /// It has exited; its status can be taken.
+    SuccessorEnded,
 }
 
 /// Runs a server until it is stopped.
 pub fn run(job: Job) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
-    let loaded = job.origin.load(job.format)?;
+    let mut inherited = Inherited::take()?.unwrap_or_default();
+    let loaded = match inherited.config.take() {
+        Some(loaded) => Ok(loaded),
+        None => job.origin.load(job.format),
+    };
+    let loaded = inherited.reported(loaded)?;
     print_report(&loaded.report, job.format);
-    run_loaded(job, loaded, signals)
+    run_loaded(Job { inherited, ..job }, loaded, signals)
 }
 
 /// Like [`run`], with a configuration that is already loaded. The caller prints warnings.
-pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit, Failed> {
+pub fn run_loaded(job: Job, loaded: Loaded, signals: Signals) -> Result<Exit, Failed> {
+    let reporter = job.inherited.reporter();
+    let done = run_with_log(job, loaded, signals);
+    if let (Err(failed), Some(reporter)) = (&done, reporter) {
+        reporter.report(failed);
+    }
+    done
+}
+
+fn run_with_log(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit, Failed> {
+    // Before the process changes its directory.
+    let program = Program::of_this_process()?;
     let asked = loaded.config.apps.process.clone().unwrap_or_default();
     let workers = worker_count(usize::try_from(asked.workers).unwrap_or(0))?;
     if job.pidfile.is_none() && !asked.pid_file.is_empty() {
@@ -123,9 +146,13 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
         data_dir: folders::data(),
         log: log.clone(),
         conditions,
-        handed: std::mem::take(&mut job.handed),
+        handed: std::mem::take(&mut job.inherited.sockets),
+        secrets: match job.inherited.secrets.take() {
+            Some(secrets) => secrets,
+            None => Secrets::random().map_err(Failed::new)?,
+        },
     };
-    let outcome = serve(job, loaded, options, signals, &denied);
+    let outcome = serve(job, loaded, options, (signals, program), &denied);
     log.finish(LAST_LINES);
     outcome.map(|()| Exit::Done)
 }
@@ -134,7 +161,7 @@ fn serve(
     job: Job,
     loaded: Loaded,
     options: Options,
-    signals: Signals,
+    (signals, program): (Signals, Program),
     denied: &[String],
 ) -> Result<(), Failed> {
     let log = options.log.clone();
@@ -151,24 +178,7 @@ fn serve(
         log: log.clone(),
     };
     listening.start()?;
-    let Loaded {
-        config,
-        document,
-        report,
-        written,
-        files,
-        read_at,
-        texts,
-    } = loaded;
-    // Free the texts, as this function lasts as long as the server.
-    drop((report, texts));
-    let read = Read {
-        files,
-        at: read_at,
-        document,
-        written,
-        is_edited: false,
-    };
+    let (config, mut read) = Read::of(loaded);
     let server = Server::start(config, &read.files, options).map_err(|refusals| {
         job.origin
             .refused(refusals, read.written.as_deref(), job.format)
@@ -176,14 +186,22 @@ fn serve(
     if job.manners == Manners::Nginx {
         notices::begun(&log);
     }
-    let mut process = Process::begin(
-        server,
-        log,
-        read,
-        job.origin,
-        job.manners,
-        (&sender, &pidfile),
-    )?;
+    let Inherited {
+        admin,
+        predecessor,
+        remote,
+        is_from_api,
+        ..
+    } = job.inherited;
+    read.is_edited = is_from_api;
+    let start = Start {
+        origin: job.origin,
+        manners: job.manners,
+        program,
+        admin,
+        remote,
+    };
+    let mut process = Process::begin(server, log, read, start, (&sender, &pidfile))?;
     if job.watch || matches!(process.origin, Origin::Nothing) {
         process.watch(sender)?;
     }
@@ -197,6 +215,9 @@ fn serve(
         write_pidfile(&pidfile, path)?;
     }
     (job.ready)()?;
+    if let Some(counted) = predecessor.and_then(Predecessor::report_ready) {
+        process.server.add_counted(counted);
+    }
     process.readiness.ready();
     let why = process.work(&events);
     ending.store(true, Ordering::Release);
@@ -224,6 +245,7 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
         log: log.clone(),
         conditions: Conditions::default(),
         handed: Vec::new(),
+        secrets: Secrets::default(),
     };
     let verdict = sluice_serve::process::validate(&loaded.config, &loaded.files, &options);
     log.finish(LAST_LINES);
@@ -261,6 +283,8 @@ enum Stop {
     /// Close the connections immediately.
     Halt(Signal),
     Order,
+    /// A new process serves; requests may go on for this time, or as the configuration says.
+    Replaced(Option<Duration>),
 }
 
 struct Process {
@@ -277,9 +301,23 @@ struct Process {
     manners: Manners,
     pidfile: Pidfile,
     readiness: Readiness,
-    /// The PID of the new process of a binary upgrade, while it runs.
-    successor: Option<u32>,
+    program: Program,
+    /// The binary upgrade in progress.
+    upgrade: Option<Upgrade>,
+    /// Sockets of the admin endpoint for other machines, until it opens.
+    remote_handed: Vec<OwnedFd>,
     sender: SyncSender<Event>,
+}
+
+/// What a process begins with, beside its server.
+struct Start {
+    origin: Origin,
+    manners: Manners,
+    program: Program,
+    /// Sockets of the admin endpoint of the process that this one replaces.
+    admin: Vec<OwnedFd>,
+    /// Those of its endpoint for other machines.
+    remote: Vec<OwnedFd>,
 }
 
 /// The configuration files as they were loaded.
@@ -296,13 +334,26 @@ struct Read {
     is_edited: bool,
 }
 
+impl Read {
+    /// The configuration and its files, without texts and warnings: they are not needed as long as the server runs.
+    fn of(loaded: Loaded) -> (Config, Read) {
+        let read = Read {
+            files: loaded.files,
+            at: loaded.read_at,
+            document: loaded.document,
+            written: loaded.written,
+            is_edited: false,
+        };
+        (loaded.config, read)
+    }
+}
+
 impl Process {
     fn begin(
         server: Server,
         log: Log,
         read: Read,
-        origin: Origin,
-        manners: Manners,
+        start: Start,
         (sender, pidfile): (&SyncSender<Event>, &Pidfile),
     ) -> Result<Process, Failed> {
         let own = sender.clone();
@@ -326,18 +377,20 @@ impl Process {
             remote: None,
             orders,
             current,
-            origin,
+            origin: start.origin,
             read,
             watched: None,
             readiness: Readiness::new(&log),
             log,
-            manners,
+            manners: start.manners,
             pidfile: pidfile.clone(),
-            successor: None,
+            program: start.program,
+            upgrade: None,
+            remote_handed: start.remote,
             sender: sender.clone(),
         };
         let config = process.server.config();
-        if let Err(error) = process.open_endpoint(&config) {
+        if let Err(error) = process.open_endpoint(&config, start.admin) {
             // If the default address is in use, as by a second server on this machine, run without the endpoint.
             if config
                 .admin
@@ -358,7 +411,7 @@ impl Process {
     }
 
     /// Opens, moves or closes the admin endpoint as `config` says.
-    fn open_endpoint(&mut self, config: &Config) -> Result<(), String> {
+    fn open_endpoint(&mut self, config: &Config, handed: Vec<OwnedFd>) -> Result<(), String> {
         let admin = config.admin.as_ref();
         let wanted = Address::of(admin, &default_address()).map_err(|error| error.to_string())?;
         remote_admin::address(admin)?;
@@ -377,9 +430,14 @@ impl Process {
                     .map_err(|error| error.to_string())?;
             }
             (Some(address), None) => {
-                let endpoint =
-                    Endpoint::start(address, admin, self.orders.clone(), self.current.clone())
-                        .map_err(|error| error.to_string())?;
+                let endpoint = Endpoint::start(
+                    address,
+                    admin,
+                    self.orders.clone(),
+                    self.current.clone(),
+                    handed,
+                );
+                let endpoint = endpoint.map_err(|error| error.to_string())?;
                 let address = endpoint.address().to_string();
                 self.log
                     .info("admin", "admin endpoint started")
@@ -469,7 +527,13 @@ impl Process {
                     }
                 }
                 Ok(Event::Changed) => self.reload("watch"),
-                Ok(Event::SuccessorEnded(how)) => self.be_last_again(&how),
+                Ok(Event::SuccessorSaid(said)) => {
+                    if let Some(stop) = self.on_said(said) {
+                        return stop;
+                    }
+                }
+                Ok(Event::SuccessorEnded) => self.on_successor_ended(),
+                Ok(Event::Order(Order::Upgrade(order))) => self.start_upgrade((*order).into()),
                 Ok(Event::Order(Order::Load(order))) => self.load(*order),
                 Ok(Event::Order(Order::Change(order))) => self.change(*order),
                 Ok(Event::Order(Order::Stop(reply))) => {
@@ -482,40 +546,6 @@ impl Process {
         }
     }
 
-    /// Loads what a client of the admin endpoint sent.
-    fn load(&mut self, order: LoadOrder) {
-        let read = Read {
-            document: order.document,
-            written: order.written,
-            is_edited: true,
-            ..self.read.clone()
-        };
-        self.readiness.reloading();
-        let outcome = self.replace(order.config, read, order.forced);
-        self.log_outcome("admin", &outcome);
-        order.reply.send(outcome);
-    }
-
-    /// Changes a part of the configuration. Changes are made one after the other, so none is lost.
-    fn change(&mut self, order: ChangeOrder) {
-        let changed = order
-            .change
-            .apply(&self.read.document, &self.server.config());
-        let outcome = changed.and_then(|(config, document)| {
-            let read = Read {
-                document,
-                written: None,
-                is_edited: true,
-                ..self.read.clone()
-            };
-            self.readiness.reloading();
-            let outcome = self.replace(config, read, order.forced);
-            self.log_outcome("admin", &outcome);
-            outcome
-        });
-        order.reply.send(outcome);
-    }
-
     fn on_signal(&mut self, signal: Signal, wish: Wish) -> Option<Stop> {
         if self.manners == Manners::Nginx {
             notices::received(&self.log, signal);
@@ -525,13 +555,8 @@ impl Process {
             Wish::Halt => return Some(Stop::Halt(signal)),
             Wish::Reload => self.reload(signal.as_str()),
             Wish::Reopen => self.reopen_logs(),
-            Wish::Upgrade => self.start_successor(),
+            Wish::Upgrade => self.start_upgrade(upgrade::Request::default()),
             Wish::Withdraw => self.withdraw(),
-            Wish::Unknown => self
-                .log
-                .warn("", "ignoring a signal that has no effect here")
-                .text("signal", signal.as_str())
-                .send(),
             // The signal thread handles these.
             Wish::Abort | Wish::Nothing => {}
         }
@@ -544,54 +569,6 @@ impl Process {
             invocation.redirect_error(&self.server.config());
         }
         self.log.info("", "reopening logs").send();
-    }
-
-    /// SIGUSR2: binary upgrade. Starts the program at our path, with our listening sockets.
-    fn start_successor(&mut self) {
-        let Origin::Nginx(invocation) = &self.origin else {
-            return;
-        };
-        if let Some(number) = self.successor {
-            self.log
-                .warn("", "a binary upgrade is already in progress")
-                .integer("pid", number.into())
-                .send();
-            return;
-        }
-        let outcome = self.server.lend().and_then(|sockets| {
-            self.pidfile.put_aside()?;
-            let sender = self.sender.clone();
-            let started = invocation.program().start(sockets, move |status| {
-                // If the receiver is gone, this process is exiting as well.
-                let _ = sender.send(Event::SuccessorEnded(status));
-            });
-            started.map_err(std::io::Error::other)
-        });
-        match outcome {
-            Ok(number) => {
-                self.successor = Some(number);
-                self.log
-                    .info("", "start new binary process")
-                    .integer("pid", number.into())
-                    .send();
-            }
-            Err(error) => self.be_last_again(&error.to_string()),
-        }
-    }
-
-    /// The new process of a binary upgrade is gone: the PID file gets its name back.
-    fn be_last_again(&mut self, why: &str) {
-        self.successor = None;
-        self.log
-            .warn("", "the new process of the binary upgrade has exited")
-            .text("error", why)
-            .send();
-        if let Err(error) = self.pidfile.put_back() {
-            self.log
-                .error("", "cannot restore the PID file")
-                .shown("error", error)
-                .send();
-        }
     }
 
     /// SIGWINCH: stops accepting connections while the new process accepts them. A reload resumes. In the foreground
@@ -614,6 +591,9 @@ impl Process {
 
     /// Reloads the configuration; on any error the old one stays in effect.
     fn reload(&mut self, trigger: &str) {
+        if self.postpone_reload(trigger) {
+            return;
+        }
         self.readiness.reloading();
         let outcome = match self.origin.reload() {
             Ok(loaded) => {
@@ -624,15 +604,9 @@ impl Process {
                         .text("warnings", warnings)
                         .send();
                 }
-                let read = Read {
-                    files: loaded.files,
-                    at: loaded.read_at,
-                    document: loaded.document,
-                    written: loaded.written,
-                    is_edited: false,
-                };
+                let (config, read) = Read::of(loaded);
                 let was_edited = self.read.is_edited;
-                let outcome = self.replace(loaded.config, read, true);
+                let outcome = self.replace(config, read, true, trigger);
                 if was_edited && outcome.is_ok() {
                     self.log
                         .warn(
@@ -671,17 +645,24 @@ impl Process {
         }
     }
 
-    fn replace(&mut self, config: Config, read: Read, forced: bool) -> Result<(), Denied> {
+    fn replace(
+        &mut self,
+        config: Config,
+        read: Read,
+        forced: bool,
+        trigger: &str,
+    ) -> Result<(), Denied> {
         let before = self.server.config();
         if !forced && *before == config {
             self.rename(read);
             return Ok(());
         }
-        self.open_endpoint(&config).map_err(Denied::bad)?;
+        self.open_endpoint(&config, Vec::new())
+            .map_err(Denied::bad)?;
         if let Err(refusals) = self.server.replace(config, &read.files) {
             let denied = refused(&refusals);
             // Return to the old address, which worked until now.
-            if let Err(error) = self.open_endpoint(&before) {
+            if let Err(error) = self.open_endpoint(&before, Vec::new()) {
                 self.log
                     .error("admin", "admin endpoint lost")
                     .text("error", error)
@@ -691,6 +672,13 @@ impl Process {
         }
         self.read = read;
         self.publish();
+        let recorder = self.server.recorder();
+        let config = self.read.files.first().cloned().unwrap_or_default();
+        recorder.events().emit(ServerEvent {
+            name: "config_reloaded",
+            module: "",
+            data: vec![("trigger", trigger.into()), ("config", config.into())],
+        });
         Ok(())
     }
 
@@ -714,17 +702,26 @@ impl Process {
         let is_given = http.is_some_and(|http| http.grace_period != Default::default());
         match (why, self.manners) {
             (Stop::Halt(_), _) => Duration::ZERO,
+            (Stop::Replaced(Some(grace)), _) => *grace,
+            // As with a reload: requests go on as long as they take, unless the configuration limits that.
+            (Stop::Replaced(None), _) if !is_given => GRACE_WITHOUT_LIMIT,
             // Without `worker_shutdown_timeout`, nginx waits without limit.
             (_, Manners::Nginx) if !is_given => GRACE_WITHOUT_LIMIT,
             _ => self.server.grace_period(),
         }
     }
 
-    fn end(self, why: &Stop) {
-        self.readiness.stopping();
+    fn end(mut self, why: &Stop) {
+        if self.is_succeeded() {
+            self.pass_on();
+        } else {
+            self.cancel_upgrade();
+            self.readiness.stopping();
+        }
+        self.server.emit_stopping();
         let grace = self.grace(why);
         let delay = match why {
-            Stop::Halt(_) => Duration::ZERO,
+            Stop::Halt(_) | Stop::Replaced(_) => Duration::ZERO,
             Stop::Signal(_) | Stop::Order => self.server.shutdown_delay(),
         };
         if !delay.is_zero() {
@@ -744,7 +741,7 @@ impl Process {
             Stop::Signal(signal) | Stop::Halt(signal) => {
                 entry.text("signal", signal.as_str()).send()
             }
-            Stop::Order => entry.text("signal", "").send(),
+            Stop::Order | Stop::Replaced(_) => entry.text("signal", "").send(),
         }
         let endpoints = self.endpoint.into_iter().chain(self.remote);
         let closing: Vec<_> = endpoints

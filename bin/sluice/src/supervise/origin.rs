@@ -1,7 +1,6 @@
 //! The origin of a server's configuration.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use sluice_admin::document::Document;
 use sluice_diag::Written;
@@ -34,8 +33,12 @@ impl Origin {
         match self {
             Origin::Source(source) => source.load(format),
             Origin::Nginx(invocation) => invocation.load(format),
-            Origin::CommandLine(config) => Ok(made(config, Document::Derived)),
-            Origin::Saved(config, document) => Ok(made(config, document.clone())),
+            Origin::CommandLine(config) => {
+                Ok(Loaded::made(config.clone(), Document::Derived, Vec::new()))
+            }
+            Origin::Saved(config, document) => {
+                Ok(Loaded::made(config.clone(), document.clone(), Vec::new()))
+            }
             Origin::Nothing => match Source::of(None, None) {
                 Some(source) => source.load(format),
                 None => welcome::load(),
@@ -101,18 +104,5 @@ impl Origin {
             Origin::Source(_) | Origin::Saved(..) => false,
         };
         wanted && !made
-    }
-}
-
-/// A configuration that was read from no file.
-fn made(config: &Config, document: Document) -> Loaded {
-    Loaded {
-        config: config.clone(),
-        document,
-        report: Default::default(),
-        written: None,
-        files: Vec::new(),
-        read_at: SystemTime::now(),
-        texts: None,
     }
 }

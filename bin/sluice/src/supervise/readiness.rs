@@ -33,6 +33,12 @@ impl Readiness {
         self.notify(&format!("READY=1\nMAINPID={}", std::process::id()));
     }
 
+    /// Another process serves from now on, and is the main one. systemd believes that from the main process in any case; from
+    /// then on it takes notifications from the other one.
+    pub fn hand_over_to(&self, pid: u32) {
+        self.notify(&format!("READY=1\nMAINPID={pid}"));
+    }
+
     /// A configuration is being loaded; [`Readiness::ready`] follows, whatever the outcome.
     pub fn reloading(&self) {
         if self.socket.is_some() {

@@ -45,7 +45,8 @@ impl Process {
                 .map_err(|error| error.to_string()),
             (Ok(Some(address)), None) => {
                 let (orders, current) = (self.orders.clone(), self.current.clone());
-                Endpoint::start_remote(address, access, acceptor, orders, current)
+                let handed = std::mem::take(&mut self.remote_handed);
+                Endpoint::start_remote(address, access, acceptor, (orders, current), handed)
                     .map(|endpoint| self.remote = Some(endpoint))
                     .map_err(|error| error.to_string())
             }

@@ -38,8 +38,6 @@ pub enum Wish {
     Upgrade,
     /// Stop accepting connections, but stay.
     Withdraw,
-    /// Not supported.
-    Unknown,
     /// Ignored silently.
     Nothing,
 }
@@ -51,9 +49,8 @@ impl Manners {
             (Manners::Caddy, Signal::Hangup | Signal::User1) => Wish::Reload,
             (Manners::Caddy, Signal::Interrupt | Signal::Terminate) => Wish::Stop,
             (Manners::Caddy, Signal::Quit) => Wish::Abort,
-            (Manners::Caddy, Signal::User2) => Wish::Unknown,
             (Manners::Caddy, Signal::Window) => Wish::Nothing,
-            (Manners::Nginx, Signal::User2) => Wish::Upgrade,
+            (Manners::Caddy | Manners::Nginx, Signal::User2) => Wish::Upgrade,
             (Manners::Nginx, Signal::Window) => Wish::Withdraw,
             (Manners::Nginx, Signal::Hangup) => Wish::Reload,
             (Manners::Nginx, Signal::User1) => Wish::Reopen,
@@ -109,9 +106,7 @@ impl Listening {
                     let ended = self.ending.swap(true, Ordering::AcqRel);
                     ended && self.manners == Manners::Caddy
                 }
-                Wish::Reload | Wish::Reopen | Wish::Upgrade | Wish::Withdraw | Wish::Unknown => {
-                    false
-                }
+                Wish::Reload | Wish::Reopen | Wish::Upgrade | Wish::Withdraw => false,
                 Wish::Nothing => continue,
             };
             if at_once {

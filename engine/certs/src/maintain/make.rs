@@ -85,12 +85,15 @@ impl Maintainer {
         };
         match made {
             Ok(pair) => {
+                let names = pair.subjects.clone();
                 managed.pair = Some(pair);
                 managed.attempts = Attempts::default();
                 managed.advice = None;
                 managed.ask_at = plan.is_remote().then_some(now);
                 managed.show();
                 self.staples.look_soon();
+                drop(state);
+                self.notice(Notice::Served { names });
                 Ok(())
             }
             Err(error) => {
@@ -197,6 +200,10 @@ impl Maintainer {
             Some(key) => key,
             None => plan.key_type.generate()?,
         };
+        self.notice(Notice::Obtaining {
+            subject: subject.clone(),
+            renewal: old.is_some(),
+        });
         let mut failed = None;
         for issuer in &plan.issuers {
             if let Some(why) = failed.as_ref().map(ToString::to_string) {
@@ -212,7 +219,9 @@ impl Maintainer {
             };
             let now = if issuer.is_remote() { later(now) } else { now };
             match issuer.issue(&request, now) {
-                Ok(issued) => return self.finish(&**issuer, subject, &key, issued),
+                Ok(issued) => {
+                    return self.finish(&**issuer, (subject, old.is_some()), &key, issued);
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -223,7 +232,7 @@ impl Maintainer {
     fn finish(
         &self,
         issuer: &dyn Issuer,
-        subject: &Subject,
+        (subject, renewal): (&Subject, bool),
         key: &KeyPair,
         issued: Issued,
     ) -> Result<Arc<Pair>, CertsError> {
@@ -253,6 +262,8 @@ impl Maintainer {
         self.notice(Notice::Issued {
             subject: subject.clone(),
             issuer: issuer.id().to_owned(),
+            renewal,
+            path: name,
         });
         Ok(Arc::new(pair))
     }

@@ -8,7 +8,7 @@ mod staple;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
 pub use plan::Plan;
@@ -40,7 +40,12 @@ pub struct Maintainer {
     ticket_keys: Mutex<TicketKeys>,
     staples: Staples,
     bell: Arc<Bell>,
+    /// Hears of each notice at once.
+    observer: OnceLock<Observer>,
 }
+
+/// A function that hears of notices. It must not wait.
+pub type Observer = Box<dyn Fn(&Notice) + Send + Sync>;
 
 /// Session ticket keys shared with other instances.
 #[derive(Default)]
@@ -172,7 +177,13 @@ impl Maintainer {
             rhythm: Mutex::default(),
             ticket_keys: Mutex::default(),
             bell: Arc::default(),
+            observer: OnceLock::new(),
         }
+    }
+
+    /// Calls `observer` with each notice; later calls have no effect.
+    pub fn observe(&self, observer: Observer) {
+        let _ = self.observer.set(observer);
     }
 
     /// Watches these files from now on, instead of previous ones.
@@ -298,6 +309,7 @@ impl Maintainer {
 
     /// Orders the missing certificates, and renews all of them as long as the store lives.
     pub fn keep(&self, provision: Provision) {
+        let mut served = Vec::new();
         let mut state = self.state();
         for (plan, subject, pair) in provision.found {
             let key = (plan.id.clone(), subject);
@@ -318,6 +330,7 @@ impl Maintainer {
             managed.stores.retain(|store| store.strong_count() > 0);
             managed.stores.push(provision.store.clone());
             if is_new {
+                served.extend(pair.as_ref().map(|pair| pair.subjects.clone()));
                 managed.pair = pair;
                 managed.attempts = Attempts::default();
                 managed.advice = None;
@@ -327,6 +340,9 @@ impl Maintainer {
             }
         }
         drop(state);
+        for names in served {
+            self.notice(Notice::Served { names });
+        }
         self.bell.ring();
     }
 
@@ -431,6 +447,12 @@ impl Maintainer {
     }
 
     fn notice(&self, notice: Notice) {
+        if let Some(observer) = self.observer.get() {
+            observer(&notice);
+        }
+        if notice.is_routine() {
+            return;
+        }
         let mut state = self.state();
         if state.notices.len() >= NOTICES_MAX {
             state.notices.pop_front();

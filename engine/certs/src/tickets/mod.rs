@@ -1,6 +1,7 @@
 //! Session tickets: their keys and key rotation. Each policy has its own keys, so that a session can only be resumed
 //! under the policy it began under. Keys shared between instances are in `shared`.
 
+mod book;
 mod shared;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 use sluice_net::tls::NoTickets;
 
+pub use book::{TicketBook, TicketSecret};
 pub use shared::SharedKeys;
 
 use crate::limits::{
@@ -23,8 +25,8 @@ use crate::limits::{
 /// How sessions are resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tickets {
-    /// By tickets with keys of this process only.
-    Own(Rotation),
+    /// By tickets with keys of this process, and of the one it has replaced.
+    Own(Rotation, TicketBook),
     /// By tickets with keys shared by all instances with the same storage.
     Shared(Arc<SharedKeys>),
     /// By tickets with configured keys, shared by all instances that have them.
@@ -37,7 +39,7 @@ pub enum Tickets {
 
 impl Default for Tickets {
     fn default() -> Self {
-        Tickets::Own(Rotation::default())
+        Tickets::Own(Rotation::default(), TicketBook::default())
     }
 }
 
@@ -150,7 +152,7 @@ pub(crate) fn ticketer(
     let source = match tickets {
         Tickets::Off | Tickets::Kept => return Ok(Arc::new(NoTickets)),
         Tickets::Given(keys) => Source::Given(keys.clone()),
-        Tickets::Own(rotation) => Source::Own(*rotation),
+        Tickets::Own(rotation, book) => Source::Own(*rotation, book.clone()),
         Tickets::Shared(keys) => Source::Shared(keys.clone()),
     };
     let sealer = Sealer {
@@ -158,6 +160,7 @@ pub(crate) fn ticketer(
         scope: scope.to_owned(),
         ring: RwLock::default(),
     };
+    sealer.inherit(now())?;
     // Detect missing randomness now, not in a handshake.
     sealer.refresh(now())?;
     Ok(Arc::new(sealer))
@@ -199,7 +202,7 @@ struct Sealer {
 }
 
 enum Source {
-    Own(Rotation),
+    Own(Rotation, TicketBook),
     Shared(Arc<SharedKeys>),
     Given(GivenKeys),
 }
@@ -281,7 +284,7 @@ impl KeyType for Length {
 impl Sealer {
     fn rotation(&self) -> Rotation {
         match &self.source {
-            Source::Own(rotation) => *rotation,
+            Source::Own(rotation, _) => *rotation,
             Source::Shared(keys) => keys.rotation(),
             Source::Given(_) => Rotation::never(),
         }
@@ -290,13 +293,29 @@ impl Sealer {
     /// Rotates or reloads the keys if due.
     fn refresh(&self, now: u64) -> Result<(), NoRandom> {
         match &self.source {
-            Source::Own(rotation) => self.rotate(*rotation, now),
+            Source::Own(rotation, book) => self.rotate(*rotation, book, now),
             Source::Shared(keys) => self.follow(keys),
             Source::Given(keys) => self.take(keys),
         }
     }
 
-    fn rotate(&self, rotation: Rotation, now: u64) -> Result<(), NoRandom> {
+    /// Takes the keys that another process had for this policy, if there are any.
+    fn inherit(&self, now: u64) -> Result<(), NoRandom> {
+        let Source::Own(rotation, book) = &self.source else {
+            return Ok(());
+        };
+        let secrets = book.of(&self.scope);
+        let keys = secrets
+            .iter()
+            .map(|secret| Key::new(secret, &self.scope, *rotation))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+        ring.keys = keys;
+        ring.keys.retain(|key| key.until > now);
+        Ok(())
+    }
+
+    fn rotate(&self, rotation: Rotation, book: &TicketBook, now: u64) -> Result<(), NoRandom> {
         let is_current = |ring: &Ring| {
             let newest = ring.keys.first();
             newest.is_some_and(|key| rotation.is_current(key.from, now))
@@ -308,10 +327,12 @@ impl Sealer {
         if is_current(&ring) {
             return Ok(());
         }
-        let key = Key::new(&Secret::new(now)?, &self.scope, rotation)?;
+        let secret = Secret::new(now)?;
+        let key = Key::new(&secret, &self.scope, rotation)?;
         ring.keys.insert(0, key);
         ring.keys.truncate(rotation.keys_max);
         ring.keys.retain(|key| key.until > now);
+        book.note(&self.scope, secret, |from| rotation.until(from) > now);
         Ok(())
     }
 
@@ -413,7 +434,7 @@ mod tests {
     }
 
     fn own(rotation: Rotation) -> Sealer {
-        sealer(Source::Own(rotation), "")
+        sealer(Source::Own(rotation, TicketBook::default()), "")
     }
 
     fn hourly(keys_max: usize) -> Sealer {
@@ -526,13 +547,11 @@ mod tests {
         let lifetime_of = |tickets| ticketer(&tickets, "").unwrap().lifetime();
         assert_eq!(lifetime_of(Tickets::default()), 3 * 6 * 3600);
         let rotation = |seconds, keys| Rotation::new(Duration::from_secs(seconds), keys);
-        assert_eq!(lifetime_of(Tickets::Own(rotation(3600, 2))), 2 * 3600);
+        let own = |rotation| Tickets::Own(rotation, TicketBook::default());
+        assert_eq!(lifetime_of(own(rotation(3600, 2))), 2 * 3600);
         let shortest = u32::try_from(TICKET_ROTATION_MIN.as_secs()).unwrap();
-        assert_eq!(lifetime_of(Tickets::Own(rotation(0, 0))), shortest);
-        assert_eq!(
-            lifetime_of(Tickets::Own(rotation(1 << 40, 9))),
-            7 * 24 * 3600
-        );
+        assert_eq!(lifetime_of(own(rotation(0, 0))), shortest);
+        assert_eq!(lifetime_of(own(rotation(1 << 40, 9))), 7 * 24 * 3600);
         assert!(!ticketer(&Tickets::Off, "").unwrap().enabled());
     }
 

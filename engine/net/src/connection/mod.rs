@@ -255,10 +255,12 @@ impl<S: Service> Connection<S> {
     }
 
     /// Whether an idle connection should be closed. Check it only when there is no input: closing would reset a request
-    /// that has just arrived. A new connection is about to send its first request and is left open.
+    /// that has just arrived. A new connection is about to send its first request and is left open, and all are
+    /// for a while if another process takes over.
     fn is_unwanted(&self) -> bool {
         let timer = &self.link.timer;
-        timer.has_expired() || (self.is_ending() && !self.is_new && !timer.is_kept())
+        let is_left_open = self.is_new || timer.is_kept() || self.link.worker.lingers.get();
+        timer.has_expired() || (self.is_ending() && !is_left_open)
     }
 
     /// Whether input has arrived in the last moment, before the runtime reports it: closing now would reset a request.

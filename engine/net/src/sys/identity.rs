@@ -20,10 +20,15 @@ const ENTRY_BYTES: usize = 256 * 1024;
 /// Maximum number of groups of one user: the kernel's own limit (NGROUPS_MAX).
 const GROUPS_MAX: usize = 65_536;
 
+/// The number of the user that this process acts as.
+pub fn user() -> u32 {
+    // SAFETY: the call takes no arguments and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether this process runs as root, so that it can change users and bind ports below 1024.
 pub fn is_root() -> bool {
-    // SAFETY: geteuid takes no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    user() == 0
 }
 
 impl Identity {

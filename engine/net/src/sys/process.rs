@@ -168,6 +168,33 @@ pub fn start_with(mut command: Command, files: Vec<OwnedFd>) -> io::Result<Child
     child
 }
 
+/// Kills a child process that leads a process group, with the whole group, and takes its status.
+pub fn kill_group(child: &mut Child) {
+    if let Ok(pid) = libc::pid_t::try_from(child.id()) {
+        // SAFETY: kill takes integers only. The status of the child was not taken, so its number, which is that of the group,
+        // belongs to nobody else.
+        unsafe { libc::kill(-pid, libc::SIGKILL) };
+    }
+    let _ = child.wait();
+}
+
+/// Waits until a child process has ended, and leaves it to the caller to ask for its status: until then its number belongs
+/// to no other process.
+pub fn await_end(child: u32) -> io::Result<()> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let options = libc::WEXITED | libc::WNOWAIT;
+    loop {
+        // SAFETY: `info` is writable for the duration of the call; the other arguments are integers.
+        if unsafe { libc::waitid(libc::P_PID, child, info.as_mut_ptr(), options) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Fails if this process has more than one thread.
 fn be_alone() -> io::Result<()> {
     match std::fs::read_dir("/proc/self/task")?.count() {
@@ -338,6 +365,14 @@ mod tests {
             signals.wait()
         });
         assert_eq!(waiting.join().expect("it ends"), Signal::User2);
+    }
+
+    #[test]
+    fn the_end_of_a_child_is_seen_before_its_status_is_taken() {
+        let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        await_end(child.id()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        assert!(await_end(child.id()).is_err(), "it is no child any more");
     }
 
     #[test]

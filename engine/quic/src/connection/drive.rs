@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,8 +57,6 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Packets that the kernel had no room for.
     unsent: Option<(Transmit, Vec<u8>)>,
-    /// The address of the client now.
-    remote: SocketAddr,
     /// The first stream that was not accepted.
     next_stream: u64,
     times: Times,
@@ -133,7 +130,6 @@ where
         settings: &Settings,
     ) -> Self {
         let mux = home.carrier.clone();
-        let client = mux.quic.borrow().remote_address();
         let worker = endpoint.host.worker();
         let leave = worker.timers.timer();
         leave.set_for_drain();
@@ -157,7 +153,6 @@ where
             ping: worker.timers.timer(),
             sleep: None,
             unsent: None,
-            remote: client,
             next_stream: 0,
             times: Times::from(settings),
             unacknowledged: UNACKNOWLEDGED_BYTES_MIN,
@@ -225,12 +220,6 @@ where
                 Event::Stream(event) => self.heed_stream(event),
                 Event::DatagramReceived | Event::DatagramsUnblocked => {}
             }
-        }
-        let remote = self.mux.quic.borrow().remote_address();
-        if remote != self.remote {
-            // The new address was not there at the handshake: requests keep the one that was.
-            self.remote = remote;
-            self.endpoint.host.worker().counters.quic_migrations.up();
         }
         self.accept();
     }

@@ -126,7 +126,16 @@ impl Outliving for Mux {
 
 impl Receiving for Mux {
     fn receive(&self, event: ConnectionEvent) {
-        self.quic.borrow_mut().handle_event(event);
+        let mut quic = self.quic.borrow_mut();
+        let before = quic.remote_address();
+        quic.handle_event(event);
+        let has_moved = quic.remote_address() != before;
+        drop(quic);
+        if has_moved {
+            // The new address was not there at the handshake: requests keep the one that was.
+            self.worker.counters.quic_migrations.up();
+            self.charge(cost::MIGRATION);
+        }
         self.note_news();
     }
 }

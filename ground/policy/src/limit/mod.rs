@@ -6,6 +6,8 @@ mod zone;
 pub use zone::{Outcome, Zone};
 
 use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use sluice_message::Moment;
@@ -57,6 +59,15 @@ enum State {
 struct Slice {
     number: u64,
     events: u32,
+}
+
+/// A part of what a meter has seen, for another process on the same time line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The number of the slice of a window, or when a bucket is full again in nanoseconds.
+    pub at: u64,
+    /// The events of the slice; 0 for a bucket.
+    pub events: u32,
 }
 
 impl Rate {
@@ -172,6 +183,37 @@ impl Rate {
         }
     }
 
+    /// What tells this rate from others: events, window in nanoseconds, and how they are counted.
+    pub fn identity(&self) -> [u64; 4] {
+        let (kind, detail) = match self.counting {
+            Counting::Window { slice } => (0, slice),
+            Counting::Bucket { burst } => (1, u64::from(burst)),
+        };
+        [u64::from(self.events), self.window, kind, detail]
+    }
+
+    /// Adds what another meter of this rate has seen on the same time line, as if both were one.
+    fn merge(&self, meter: &mut Meter, marks: &[Mark], now: Moment) {
+        match &mut meter.0 {
+            State::Window { slices, total } => {
+                let given = marks.iter().filter(|mark| mark.events > 0);
+                for &Mark { at, events } in given.take(SLICES_MAX) {
+                    let place = slices.partition_point(|slice| slice.number < at);
+                    match slices.get_mut(place).filter(|slice| slice.number == at) {
+                        Some(slice) => slice.events = slice.events.saturating_add(events),
+                        None => slices.insert(place, Slice { number: at, events }),
+                    }
+                    *total = total.saturating_add(events);
+                }
+            }
+            State::Bucket { full_at } => {
+                let now = on_line(now);
+                let missing = marks.first().map_or(0, |mark| mark.at.saturating_sub(now));
+                *full_at = (*full_at).max(now).saturating_add(missing);
+            }
+        }
+    }
+
     fn slide(
         &self,
         slices: &mut VecDeque<Slice>,
@@ -224,6 +266,23 @@ impl Rate {
 }
 
 impl Meter {
+    /// What it has seen.
+    fn marks(&self) -> Vec<Mark> {
+        match &self.0 {
+            State::Window { slices, .. } => {
+                let marks = slices.iter().map(|slice| Mark {
+                    at: slice.number,
+                    events: slice.events,
+                });
+                marks.collect()
+            }
+            State::Bucket { full_at } => vec![Mark {
+                at: *full_at,
+                events: 0,
+            }],
+        }
+    }
+
     /// Memory it takes beside its own size.
     fn bytes(&self) -> usize {
         match &self.0 {

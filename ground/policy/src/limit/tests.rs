@@ -207,3 +207,50 @@ fn a_zone_is_a_meter_for_each_key() {
         assert_eq!(outcome.refused, expected, "step {step}, seed 11");
     }
 }
+
+/// The limit holds over both processes of a binary upgrade.
+#[test]
+fn a_zone_continues_what_another_has_counted() {
+    let sliding = Rate::sliding(3, secs(10)).unwrap();
+    let coarse = Rate::sliding(100_000, secs(10)).unwrap();
+    let bucket = Rate::bucket(1, secs(1), 3).unwrap();
+    for rate in [sliding, bucket] {
+        let mut old = Zone::new(rate, 10_000);
+        let mut new = Zone::new(rate, 10_000);
+        assert_eq!(old.take(b"a", at(1000)).refused, None);
+        assert_eq!(old.take(b"a", at(1001)).refused, None);
+        // The new one has begun to count itself.
+        assert_eq!(new.take(b"a", at(1002)).refused, None);
+        for (key, marks) in old.marks(at(1003)) {
+            new.merge(&key, &marks, at(1003));
+        }
+        assert!(new.take(b"a", at(1004)).refused.is_some(), "{rate:?}");
+        assert_eq!(new.take(b"b", at(1004)).refused, None);
+        assert_eq!(new.take(b"a", at(11_100)).refused, None, "it is over");
+    }
+    let mut old = Zone::new(coarse, 100_000);
+    for _ in 0..99_999 {
+        assert_eq!(old.take(b"a", at(1000)).refused, None);
+    }
+    let mut new = Zone::new(coarse, 100_000);
+    for (key, marks) in old.marks(at(1000)) {
+        new.merge(&key, &marks, at(1000));
+    }
+    assert_eq!(new.take(b"a", at(1001)).refused, None);
+    assert!(new.take(b"a", at(1002)).refused.is_some());
+    assert!(old.marks(at(30_000)).is_empty(), "nothing counts any more");
+}
+
+#[test]
+fn continuing_a_zone_takes_no_more_memory_than_it_may() {
+    let rate = Rate::sliding(3, secs(10)).unwrap();
+    let mut old = Zone::new(rate, 1_000_000);
+    for key in 0..100u32 {
+        old.take(&key.to_be_bytes(), at(1000));
+    }
+    let mut new = Zone::new(rate, 2_000);
+    for (key, marks) in old.marks(at(1000)) {
+        new.merge(&key, &marks, at(1000));
+    }
+    assert!(new.bytes() <= 2_000 && !new.is_empty());
+}

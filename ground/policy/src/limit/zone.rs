@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use sluice_message::Moment;
 
-use super::{Meter, Rate};
+use super::{Mark, Meter, Rate};
 use crate::limits::IDLE_DROPPED_AT_ONCE;
 
 /// Meters by key. When they take more memory than they may, the key that was asked for longest ago is forgotten, as if
@@ -90,6 +90,45 @@ impl Zone {
         let refused = self.rate.take(&mut slot.meter, now).err();
         self.bytes = self.bytes - before + slot.meter.bytes();
         let ahead = self.rate.ahead(&slot.meter, now);
+        let forgotten = self.forget_beyond_limit(at);
+        Outcome {
+            refused,
+            ahead,
+            forgotten,
+        }
+    }
+
+    /// What the keys have seen that still counts, from the key asked for longest ago to the latest: for another process that
+    /// continues the time line.
+    pub fn marks(&self, now: Moment) -> Vec<(Arc<[u8]>, Vec<Mark>)> {
+        let mut found = Vec::new();
+        let mut next = self.oldest;
+        while let Some(at) = next {
+            let slot = &self.slots[at];
+            if !self.rate.is_idle(&slot.meter, now) {
+                found.push((slot.key.clone(), slot.meter.marks()));
+            }
+            next = slot.newer;
+        }
+        found
+    }
+
+    /// Counts what another zone of the same rate has seen of `key`.
+    pub fn merge(&mut self, key: &[u8], marks: &[Mark], now: Moment) {
+        let at = match self.places.get(key) {
+            Some(at) => *at,
+            None => self.add(key),
+        };
+        self.make_latest(at);
+        let slot = &mut self.slots[at];
+        let before = slot.meter.bytes();
+        self.rate.merge(&mut slot.meter, marks, now);
+        self.bytes = self.bytes - before + slot.meter.bytes();
+        self.forget_beyond_limit(at);
+    }
+
+    /// Forgets keys, but not the one at `at`, until the others have room. Returns how many.
+    fn forget_beyond_limit(&mut self, at: usize) -> u32 {
         let mut forgotten = 0;
         while self.bytes > self.bytes_max
             && let Some(oldest) = self.oldest.filter(|oldest| *oldest != at)
@@ -97,11 +136,7 @@ impl Zone {
             self.forget(oldest);
             forgotten += 1;
         }
-        Outcome {
-            refused,
-            ahead,
-            forgotten,
-        }
+        forgotten
     }
 
     /// How long until an event of `key` is allowed, if it is not now. Nothing is counted.

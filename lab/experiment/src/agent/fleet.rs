@@ -9,15 +9,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::Deserialize;
+
 use super::channel::{Peer, Sender, receive};
 use super::message::{Order, Report, VERSION};
-use super::task::Task;
+use super::task::{Task, refusal};
 use super::token::{Side, Token, nonce};
 use crate::limits::{AGENTS_MAX, BEGIN_NOTICE, CLOCK_PINGS, GREETING_TIMEOUT, SILENCE_MAX};
 use sluice_load::combine::combine;
 use sluice_load::generator::seen::Seen;
+use sluice_load::generator::target::{Address, Reach};
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::generator::{NOTICE, Plan, Stage};
+use sluice_load::machine;
 use sluice_load::process::words;
 use sluice_load::result::{Load, LoadMachine};
 
@@ -28,7 +32,8 @@ const REPORTS_MAX: usize = 64;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How an agent is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum AgentSpec {
     /// Over TCP, at `HOST:PORT`.
     Tcp(String),
@@ -72,8 +77,17 @@ impl FromStr for AgentSpec {
     }
 }
 
+impl TryFrom<String> for AgentSpec {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
 impl AgentSpec {
-    fn name(&self) -> String {
+    /// Its name in messages and results, as it was typed.
+    pub fn name(&self) -> String {
         match self {
             AgentSpec::Tcp(address) => address.clone(),
             AgentSpec::Ssh(host) => format!("ssh:{host}"),
@@ -82,8 +96,17 @@ impl AgentSpec {
         }
     }
 
-    /// The words of the command, if it is one.
-    fn command(&self) -> Result<Option<Vec<String>>, String> {
+    /// Whether it runs on this machine without a connection to anywhere.
+    pub fn is_local(&self) -> bool {
+        matches!(self, AgentSpec::Local)
+    }
+
+    /// The words of the command, if it is one. Agents that this program starts may load what this program may.
+    fn command(&self, reach: Reach) -> Result<Option<Vec<String>>, String> {
+        let owns = match reach {
+            Reach::Loopback => None,
+            Reach::Anywhere => Some("--i-own-this-host".to_string()),
+        };
         Ok(match self {
             AgentSpec::Tcp(_) => None,
             AgentSpec::Command(words) => Some(words.clone()),
@@ -98,12 +121,12 @@ impl AgentSpec {
                     "agent",
                     "--stdio",
                 ];
-                Some(words.map(str::to_string).to_vec())
+                Some(words.map(str::to_string).into_iter().chain(owns).collect())
             }
             AgentSpec::Local => {
                 let exe = std::env::current_exe().map_err(|error| error.to_string())?;
                 let words = [&exe.display().to_string(), "agent", "--stdio"];
-                Some(words.map(str::to_string).to_vec())
+                Some(words.map(str::to_string).into_iter().chain(owns).collect())
             }
         })
     }
@@ -119,6 +142,8 @@ enum Event {
 struct Member {
     name: String,
     cpu_model: String,
+    /// Whether its loopback address is that of this machine.
+    is_here: bool,
     sender: Sender,
     /// Its clock at the fleet's origin, in nanoseconds.
     clock_ns: i128,
@@ -142,6 +167,17 @@ impl Drop for Member {
     }
 }
 
+/// A load to divide between agents.
+#[derive(Clone, Copy, Debug)]
+pub struct Divided<'a> {
+    /// The load as a whole.
+    pub plan: &'a Plan,
+    /// What the TLS of the plan was made from: files are read here and sent.
+    pub tls: &'a TlsOptions,
+    /// Threads of each agent; by default half of its CPUs.
+    pub threads: Option<usize>,
+}
+
 /// The agents of a load.
 pub struct Fleet {
     members: Vec<Member>,
@@ -152,8 +188,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Connects to all agents. The error names the one that failed.
-    pub fn connect(specs: &[AgentSpec], token: Option<&Token>) -> Result<Self, String> {
+    /// Connects to all agents, which may load what is within `reach`. The error names the one that failed.
+    pub fn connect(
+        specs: &[AgentSpec],
+        token: Option<&Token>,
+        reach: Reach,
+    ) -> Result<Self, String> {
         if specs.len() > AGENTS_MAX {
             return Err(format!("{} agents; at most {AGENTS_MAX}", specs.len()));
         }
@@ -162,7 +202,7 @@ impl Fleet {
         let mut members = Vec::new();
         for (number, spec) in specs.iter().enumerate() {
             let name = spec.name();
-            let member = member(spec, token, origin, (number, &to))
+            let member = member(spec, (token, reach), origin, (number, &to))
                 .map_err(|error| format!("agent {name}: {error}"))?;
             members.push(member);
         }
@@ -174,19 +214,51 @@ impl Fleet {
         })
     }
 
+    /// Why these agents cannot generate a load, if they cannot.
+    pub fn refusal(&self, plan: &Plan) -> Option<String> {
+        let loopback = match &plan.target.address {
+            Address::Tcp(address) => address.ip().is_loopback(),
+            Address::Unix(_) => false,
+        };
+        let elsewhere = self.elsewhere().filter(|_| loopback).map(|name| {
+            format!(
+                "agent {name} runs on another machine, where {} is that machine itself: use an address of the server that \
+                 the agent reaches",
+                plan.target.name
+            )
+        });
+        elsewhere.or_else(|| refusal(plan, self.members.len()))
+    }
+
+    /// The first agent whose loopback address is not that of this machine.
+    pub fn elsewhere(&self) -> Option<&str> {
+        let mut members = self.members.iter();
+        members
+            .find(|one| !one.is_here)
+            .map(|one| one.name.as_str())
+    }
+
+    /// Whether an agent has failed or is lost, so that no further load is possible.
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// The processes that this program started as agents, or to reach them.
+    pub fn processes(&self) -> Vec<u32> {
+        let children = self.members.iter().filter_map(|one| one.child.as_ref());
+        children.map(Child::id).collect()
+    }
+
     /// Runs a load on all agents together. `watch` is called with its progress. If one of them fails or is lost, the whole
     /// load fails, and so does every later one.
-    pub fn run(
-        &mut self,
-        plan: &Plan,
-        tls: &TlsOptions,
-        threads: Option<usize>,
-        watch: &mut dyn FnMut(Stage),
-    ) -> io::Result<Load> {
+    pub fn run(&mut self, task: &Divided<'_>, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
         if let Some(broken) = &self.broken {
             return Err(io::Error::other(broken.clone()));
         }
-        let ran = self.drive(plan, tls, threads, watch);
+        if let Some(refused) = self.refusal(task.plan) {
+            return Err(io::Error::other(refused));
+        }
+        let ran = self.drive(task, watch);
         if let Err(reason) = &ran {
             self.broken = Some(reason.clone());
             // The connections end with the members, and with them the loads of the other agents.
@@ -197,9 +269,7 @@ impl Fleet {
 
     fn drive(
         &mut self,
-        plan: &Plan,
-        tls: &TlsOptions,
-        threads: Option<usize>,
+        &Divided { plan, tls, threads }: &Divided<'_>,
         watch: &mut dyn FnMut(Stage),
     ) -> Result<Load, String> {
         let of = self.members.len();
@@ -394,13 +464,13 @@ fn seen(heat: &[u64], failed: &[u64]) -> Seen {
 /// Connects to an agent, and reads its reports on a thread of its own from then on.
 fn member(
     spec: &AgentSpec,
-    token: Option<&Token>,
+    (token, reach): (Option<&Token>, Reach),
     origin: Instant,
     (number, to): (usize, &SyncSender<(usize, Event)>),
 ) -> Result<Member, String> {
     let failed = |error: io::Error| error.to_string();
     let (mut reader, sender, child, stream): (Box<dyn Read + Send>, _, _, _);
-    match spec.command()? {
+    match spec.command(reach)? {
         Some(words) => {
             let mut started = Command::new(&words[0])
                 .args(&words[1..])
@@ -426,6 +496,7 @@ fn member(
     let mut member = Member {
         name: spec.name(),
         cpu_model: String::new(),
+        is_here: false,
         sender,
         clock_ns: 0,
         bound: Duration::MAX,
@@ -433,7 +504,8 @@ fn member(
         child,
         stream,
     };
-    member.cpu_model = greet(spec, token, &mut reader, &member.sender)?;
+    let (cpu_model, network) = greet(spec, token, &mut reader, &member.sender)?;
+    (member.cpu_model, member.is_here) = (cpu_model, network == machine::network());
     compare_clocks(&mut member, &mut reader, origin)?;
     if let Some(stream) = &member.stream {
         stream.set_read_timeout(None).map_err(failed)?;
@@ -487,13 +559,13 @@ fn next(reader: &mut impl Read, peer: Peer) -> Result<Report, String> {
     }
 }
 
-/// Both sides prove that they know the token. Returns the agent's CPU model.
+/// Both sides prove that they know the token. Returns the agent's CPU model and its network.
 fn greet(
     spec: &AgentSpec,
     token: Option<&Token>,
     reader: &mut impl Read,
     sender: &Sender,
-) -> Result<String, String> {
+) -> Result<(String, String), String> {
     let Report::Hello {
         version,
         nonce: theirs,
@@ -527,6 +599,7 @@ fn greet(
     let Report::Welcome {
         proof: theirs_too,
         cpu_model,
+        network,
     } = next(reader, Peer::Unknown)?
     else {
         return Err("it sent something else than a welcome".to_string());
@@ -537,7 +610,7 @@ fn greet(
         {
             Err("it does not know the token".to_string())
         }
-        _ => Ok(cpu_model),
+        _ => Ok((cpu_model, network)),
     }
 }
 
@@ -596,10 +669,10 @@ mod tests {
         ] {
             assert!(text.parse::<AgentSpec>().is_err(), "{text}");
         }
-        let ssh = AgentSpec::Ssh("a".into()).command().unwrap().unwrap();
-        assert_eq!(
-            ssh.join(" "),
-            "ssh -oBatchMode=yes -- a sluice-lab agent --stdio"
-        );
+        let ssh = |reach| AgentSpec::Ssh("a".into()).command(reach).unwrap().unwrap();
+        let words = "ssh -oBatchMode=yes -- a sluice-lab agent --stdio";
+        assert_eq!(ssh(Reach::Loopback).join(" "), words);
+        let words = format!("{words} --i-own-this-host");
+        assert_eq!(ssh(Reach::Anywhere).join(" "), words);
     }
 }

@@ -6,7 +6,7 @@ use super::task::Task;
 use sluice_load::result::Load;
 
 /// Version of these messages: both sides need the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a coordinator sends.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub enum Report {
         proof: Option<String>,
         /// Its CPU model.
         cpu_model: String,
+        /// Identifies its network stack: loopback addresses of two agents are the same only if these are.
+        network: String,
     },
     /// The agent does not do what was asked; the connection ends.
     Refused {

@@ -12,6 +12,6 @@ mod serve;
 mod task;
 mod token;
 
-pub use fleet::{AgentSpec, Fleet};
+pub use fleet::{AgentSpec, Divided, Fleet};
 pub use serve::{Rules, serve, serve_stdio};
 pub use token::{TOKEN_VARIABLE, Token};

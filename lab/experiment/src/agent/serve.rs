@@ -140,6 +140,7 @@ fn greet(agent: &Agent, reader: &mut impl Read, sender: &Sender) -> io::Result<(
         return sender.send(&Report::Welcome {
             proof: None,
             cpu_model,
+            network: machine::network(),
         });
     };
     let mine = nonce().map_err(io::Error::other)?;
@@ -160,6 +161,7 @@ fn greet(agent: &Agent, reader: &mut impl Read, sender: &Sender) -> io::Result<(
     sender.send(&Report::Welcome {
         proof: Some(proof),
         cpu_model,
+        network: machine::network(),
     })
 }
 

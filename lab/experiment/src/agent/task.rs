@@ -28,6 +28,10 @@ use sluice_load::result::Mode;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     url: String,
+    /// For the `Host` header: the URL may have the address at which this machine reaches the server.
+    authority: String,
+    /// For TLS, likewise.
+    name: String,
     version: HttpVersion,
     tls: TlsTask,
     requests: Vec<RequestTask>,
@@ -81,8 +85,8 @@ enum BodyTask {
 const SEED_STEP: u64 = 1_000_003;
 
 impl Task {
-    /// The share of agent number `agent` of `of`. `threads` is what the user asked for, if anything. The error says what
-    /// agents cannot do.
+    /// The share of agent number `agent` of `of`, of a load that [`refusal`] allows. `threads` is what the user asked for,
+    /// if anything.
     pub fn of(
         plan: &Plan,
         tls: &TlsOptions,
@@ -90,19 +94,12 @@ impl Task {
         agent: usize,
         of: usize,
     ) -> Result<Self, String> {
-        refuse(plan)?;
         let upto = |agent: usize| plan.connections * agent / of;
         let scenario = plan.scenario.as_ref().map(|one| one.share(agent, of));
         let connections = match &scenario {
             Some(scenario) => scenario.clients_max(),
             None => upto(agent + 1) - upto(agent),
         };
-        if connections == 0 {
-            return Err(format!(
-                "{} connections cannot be divided between {of} agents",
-                plan.connections
-            ));
-        }
         let mode = match (&scenario, plan.mode) {
             (Some(scenario), _) => scenario.mode(),
             (None, Mode::Closed) => Mode::Closed,
@@ -116,6 +113,8 @@ impl Task {
         };
         Ok(Task {
             url: plan.target.url.clone(),
+            authority: plan.target.authority.clone(),
+            name: plan.target.name.clone(),
             version: plan.target.protocol.version(),
             tls: TlsTask {
                 insecure: tls.insecure,
@@ -165,6 +164,11 @@ impl Task {
     ) -> Result<Plan, String> {
         let target =
             Target::parse(&self.url, self.version, None, reach).map_err(|error| error.text)?;
+        let target = Target {
+            authority: self.authority,
+            name: self.name,
+            ..target
+        };
         let ca = match &self.tls.ca {
             None => None,
             Some(text) => {
@@ -218,8 +222,8 @@ impl Task {
     }
 }
 
-/// What agents cannot do.
-fn refuse(plan: &Plan) -> Result<(), String> {
+/// Why `of` agents cannot generate a load, if they cannot.
+pub fn refusal(plan: &Plan, of: usize) -> Option<String> {
     let limits = [
         (
             matches!(plan.target.address, Address::Unix(_)),
@@ -230,10 +234,19 @@ fn refuse(plan: &Plan) -> Result<(), String> {
         (plan.beside.is_some(), "idle connections or slow readers"),
         (!plan.cpus.is_empty(), "chosen CPUs (--cpus)"),
     ];
-    match limits.iter().find(|(given, _)| *given) {
-        Some((_, what)) => Err(format!("agents do not support {what}")),
-        None => Ok(()),
+    if let Some((_, what)) = limits.iter().find(|(given, _)| *given) {
+        return Some(format!("agents do not support {what}"));
     }
+    let least = |agent: usize| match &plan.scenario {
+        Some(scenario) => scenario.share(agent, of).clients_max(),
+        None => plan.connections * (agent + 1) / of - plan.connections * agent / of,
+    };
+    (0..of).any(|agent| least(agent) == 0).then(|| {
+        format!(
+            "{} connections cannot be divided between {of} agents",
+            plan.connections
+        )
+    })
 }
 
 impl RequestTask {

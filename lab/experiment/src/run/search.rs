@@ -22,6 +22,12 @@ pub fn search(
     live: &mut dyn Progress,
 ) -> Outcome {
     let mut walk = prepare(options)?;
+    if !walk.file.place.agents.is_empty() {
+        return Err(Refused(format!(
+            "{}: find-limit and break generate the load themselves: remove `agents` of [place]",
+            options.experiment
+        )));
+    }
     let name = &options.experiment;
     let stage = walk.stage(name)?;
     walk.result.machine.placement = stage.placement();

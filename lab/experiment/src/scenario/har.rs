@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_message::date::days_from_civil;
 
+use super::document;
 use super::write::{Written, WrittenStep, literal};
 
 /// Headers that follow from the connection, belong to one visit, or are secrets.
@@ -44,8 +45,7 @@ struct Entry<'a> {
 /// Converts a recording called `source`. Without `host` the first one that was requested is taken.
 pub fn convert(source: &str, text: &str, host: Option<&str>) -> Result<Written, String> {
     let failed = |error: &str| format!("{source}: {error}");
-    let har: Value =
-        serde_json::from_str(text).map_err(|error| failed(&format!("not JSON: {error}")))?;
+    let har = document::json(source, text)?;
     let entries = har.pointer("/log/entries").and_then(Value::as_array);
     let entries = entries.ok_or_else(|| failed("not a HAR file: no `log.entries`"))?;
     let mut written = Written {
@@ -277,7 +277,7 @@ mod tests {
         ] {
             let error = convert("a.har", text, None).unwrap_err();
             assert!(
-                error.starts_with("a.har: ") && error.contains(part),
+                error.starts_with("a.har:") && error.contains(part),
                 "{error}"
             );
         }

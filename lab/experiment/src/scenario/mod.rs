@@ -2,6 +2,7 @@
 //! reported at once, each with its file, line and column.
 
 mod check;
+mod document;
 mod form;
 pub mod har;
 pub mod openapi;

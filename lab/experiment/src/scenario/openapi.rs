@@ -1,9 +1,13 @@
-//! An OpenAPI 3 description in JSON as a scenario: each operation becomes a request with example values. Operations that
+//! An OpenAPI 3 description in JSON or YAML as a scenario: each operation becomes a request with example values. Operations that
 //! change data are omitted unless they are wanted.
+
+use std::cell::Cell;
 
 use serde_json::{Map, Value};
 
+use super::document;
 use super::write::{Written, WrittenStep, literal};
+use crate::limits::SCHEMA_STEPS_MAX;
 
 /// Methods of operations, and whether they change data.
 const METHODS: [(&str, bool); 7] = [
@@ -31,16 +35,16 @@ pub enum Changes {
 /// Converts a description called `source`.
 pub fn convert(source: &str, text: &str, changes: Changes) -> Result<Written, String> {
     let failed = |error: &str| format!("{source}: {error}");
-    if !text.trim_start().starts_with('{') {
-        let text = "not JSON; convert YAML first, as with `yq -o json openapi.yaml`";
-        return Err(failed(text));
-    }
-    let root: Value =
-        serde_json::from_str(text).map_err(|error| failed(&format!("not JSON: {error}")))?;
-    let version = root
-        .get("openapi")
-        .and_then(Value::as_str)
-        .unwrap_or("none");
+    let root = read(source, text)?;
+    // YAML without quotes has a number here.
+    let version = match (
+        root.get("openapi").and_then(plain),
+        root.get("swagger").and_then(plain),
+    ) {
+        (Some(version), _) => version,
+        (None, Some(version)) => format!("Swagger {version}"),
+        (None, None) => "none".to_string(),
+    };
     if !version.starts_with("3.") {
         return Err(failed(&format!(
             "this is not an OpenAPI 3 description (version: {version})"
@@ -94,6 +98,16 @@ pub fn convert(source: &str, text: &str, changes: Changes) -> Result<Written, St
             )))
         }
         false => Ok(reader.written),
+    }
+}
+
+/// Reads JSON, or YAML by the name or the first character: a description is an object, which begins with a brace only in JSON.
+fn read(source: &str, text: &str) -> Result<Value, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let is_yaml = source.ends_with(".yaml") || source.ends_with(".yml");
+    match is_yaml || !text.trim_start().starts_with('{') {
+        true => document::yaml(source, text),
+        false => document::json(source, text),
     }
 }
 
@@ -239,7 +253,7 @@ impl<'a> Reader<'a> {
             self.written.ranges.insert(variable.clone(), [from, to]);
             return Some(format!("${{{variable}}}"));
         }
-        let value = self.generated(schema, 0)?;
+        let value = self.made(schema)?;
         Some(encoded(&plain(&value)?))
     }
 
@@ -262,16 +276,24 @@ impl<'a> Reader<'a> {
         let schema = self.resolve(media.get("schema").unwrap_or(&Value::Null));
         let value = match example(media) {
             Some(example) => Some(example.clone()),
-            None => self.generated(schema, 0),
+            None => self.made(schema),
         };
         let value = value.ok_or_else(|| "operation whose body has no usable schema".to_string())?;
         Ok(literal(&value.to_string()))
     }
 
+    /// A value that fits a schema, if one is found in few enough steps.
+    fn made(&self, schema: &'a Value) -> Option<Value> {
+        let left = Cell::new(SCHEMA_STEPS_MAX);
+        let value = self.generated(schema, 0, &left);
+        value.filter(|_| left.get() > 0)
+    }
+
     /// A value that fits a schema: its example, else one made from its type.
-    fn generated(&self, schema: &'a Value, depth: usize) -> Option<Value> {
+    fn generated(&self, schema: &'a Value, depth: usize, left: &Cell<usize>) -> Option<Value> {
         let schema = self.resolve(schema);
-        if depth > DEPTH_MAX {
+        left.set(left.get().saturating_sub(1));
+        if depth > DEPTH_MAX || left.get() == 0 {
             return None;
         }
         if let Some(example) = example(schema) {
@@ -283,7 +305,7 @@ impl<'a> Reader<'a> {
         if let Some(all) = schema.get("allOf").and_then(Value::as_array) {
             let mut whole = Map::new();
             for part in all {
-                if let Some(Value::Object(part)) = self.generated(part, depth + 1) {
+                if let Some(Value::Object(part)) = self.generated(part, depth + 1, left) {
                     whole.extend(part);
                 }
             }
@@ -291,7 +313,7 @@ impl<'a> Reader<'a> {
         }
         for choice in ["oneOf", "anyOf"] {
             if let Some(first) = schema.get(choice).and_then(|list| list.get(0)) {
-                return self.generated(first, depth + 1);
+                return self.generated(first, depth + 1, left);
             }
         }
         // Since 3.1 a list of types is possible.
@@ -304,11 +326,11 @@ impl<'a> Reader<'a> {
             Some("boolean") => Some(Value::Bool(true)),
             Some("string") => Some(Value::from(text_of(schema))),
             Some("array") => {
-                let item = self.generated(schema.get("items")?, depth + 1)?;
+                let item = self.generated(schema.get("items")?, depth + 1, left)?;
                 Some(Value::Array(vec![item]))
             }
             Some("object") | None if schema.get("properties").is_some() => {
-                self.object(schema, depth)
+                self.object(schema, depth, left)
             }
             Some("object") => Some(Value::Object(Map::new())),
             _ => None,
@@ -316,7 +338,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An object with its required properties, and those that have an example.
-    fn object(&self, schema: &'a Value, depth: usize) -> Option<Value> {
+    fn object(&self, schema: &'a Value, depth: usize, left: &Cell<usize>) -> Option<Value> {
         let required = schema.get("required").and_then(Value::as_array);
         let is_required = |name: &String| {
             required.is_some_and(|list| list.iter().any(|one| one.as_str() == Some(name)))
@@ -324,7 +346,10 @@ impl<'a> Reader<'a> {
         let mut object = Map::new();
         for (name, property) in schema.get("properties")?.as_object()? {
             let wanted = is_required(name) || example(self.resolve(property)).is_some();
-            match self.generated(property, depth + 1).filter(|_| wanted) {
+            if !wanted {
+                continue;
+            }
+            match self.generated(property, depth + 1, left) {
                 Some(value) => {
                     object.insert(name.clone(), value);
                 }
@@ -494,11 +519,77 @@ mod tests {
     }
 
     #[test]
+    fn a_description_in_yaml_is_the_same_as_in_json() {
+        let root: Value = serde_json::from_str(API).unwrap();
+        let yaml = "openapi: 3.0.3\n\
+            servers:\n- url: https://api.example/{v}/\n  variables: {v: {default: v1}}\n\
+            security:\n  - key: []\n\
+            paths:\n  /pets/{id}:\n    parameters:\n      - $ref: '#/components/parameters/Id'\n\
+            \x20   get:\n      parameters:\n      - {name: sort, in: query, required: true, schema: {type: string, enum: [name, age]}}\n\
+            \x20     - &page {name: page, in: query, schema: {type: integer}}\n\
+            \x20     - name: X-Trace\n        in: header\n        required: true\n        schema: {type: string, format: uuid}\n\
+            \x20     responses: {404: {}, 203: {}}\n    delete: {responses: {204: {}}}\n\
+            \x20 /pets:\n    post:\n      requestBody:\n        content:\n          application/json:\n            schema:\n              $ref: \"#/components/schemas/Pet\"\n\
+            \x20     responses: {'201': {}}\n    get: {deprecated: true}\n\
+            \x20 /raw: {put: {requestBody: {required: true, content: {image/png: {}}}}}\n\
+            \x20 /me: {get: {parameters: [{name: sid, in: cookie, required: true}]}}\n  /odd/{x}: {get: {}}\n\
+            components:\n  parameters:\n    Id: {name: id, in: path, required: true, schema: {type: integer, minimum: 1, maximum: 50}}\n\
+            \x20 schemas:\n    Pet:\n      type: object\n      required: [name, tag]\n      properties:\n\
+            \x20       name:\n          type: string\n          example: Rex $1\n        tag: {$ref: '#/components/schemas/Tag'}\n\
+            \x20       parent: {$ref: '#/components/schemas/Pet'}\n        age: {type: integer, default: 3}\n\
+            \x20   Tag:\n      allOf:\n      - type: object\n        properties: {id: {type: integer, minimum: 5}}\n        required: [id]\n";
+        assert_eq!(read("api.yaml", yaml).unwrap(), root);
+        let text = |source: &str, text: &str| convert(source, text, Changes::Take).unwrap().text();
+        assert_eq!(text("api.yaml", yaml), text("api.yaml", API));
+        // JSON is YAML as well, and is read as YAML if its name says so.
+        assert_eq!(read("api.yml", API).unwrap(), root);
+    }
+
+    #[test]
+    fn mistakes_have_a_place_in_both_languages() {
+        let mistake = |source: &str, text: &str| convert(source, text, Changes::Omit).unwrap_err();
+        assert_eq!(
+            mistake("a.json", "{\n]"),
+            "a.json:2:1: not JSON: key must be a string"
+        );
+        let error = mistake("api", "openapi: 3.1.0\npaths:\n  /a: {}\n  /a: {}\n");
+        assert_eq!(error, "api:4:3: `/a` stands twice in a mapping");
+    }
+
+    #[test]
+    fn schemas_that_contain_themselves_many_times_end() {
+        // Each level has ten times as many values as the one above.
+        let wanted = |required: bool| {
+            let names: Vec<String> = (0..10).map(|at| format!("p{at}")).collect();
+            let one = |name: &String| {
+                let of = "{\"example\": null, \"allOf\": [{\"$ref\": \"#/components/schemas/A\"}]}";
+                format!("\"{name}\": {}", of.replace("\"example\": null, ", ""))
+            };
+            let properties: Vec<String> = names.iter().map(one).collect();
+            let required = if required { names } else { Vec::new() };
+            let text = format!(
+                "{{\"openapi\": \"3.1.0\", \"paths\": {{\"/a\": {{\"post\": {{\"requestBody\": {{\"content\": {{\"application/json\": \
+                 {{\"schema\": {{\"$ref\": \"#/components/schemas/A\"}}}}}}}}}}}}}}, \"components\": {{\"schemas\": {{\"A\": {{\"type\": \
+                 \"object\", \"required\": {}, \"properties\": {{{}}}}}}}}}}}",
+                serde_json::to_string(&required).unwrap(),
+                properties.join(", ")
+            );
+            convert("a.json", &text, Changes::Take)
+        };
+        assert_eq!(wanted(false).unwrap().steps[0].body, "{}");
+        let error = wanted(true).unwrap_err();
+        assert!(error.contains("whose body has no usable schema"), "{error}");
+    }
+
+    #[test]
     fn what_is_no_description_is_refused() {
         for (text, part) in [
-            ("openapi: 3.0.0", "yq -o json"),
-            ("{]", "not JSON"),
-            ("{\"swagger\": \"2.0\"}", "not an OpenAPI 3 description"),
+            ("openapi: 3.0.0", "no `paths`"),
+            ("openapi: 3.1", "no `paths`"),
+            ("a picture", "not an OpenAPI 3 description (version: none)"),
+            ("", "not an OpenAPI 3 description (version: none)"),
+            ("{\"swagger\": \"2.0\"}", "(version: Swagger 2.0)"),
+            ("swagger: 2.0", "(version: Swagger 2.0)"),
             ("{\"openapi\": \"3.1.0\"}", "no `paths`"),
             (
                 "{\"openapi\": \"3.1.0\", \"paths\": {}}",

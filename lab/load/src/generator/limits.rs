@@ -126,3 +126,6 @@ pub const CLIENTS_MAX: usize = 100_000;
 /// Interval at which a closed loop adapts the number of clients to the phase: a ramp from 0 to 100 in a second then has
 /// one client per step.
 pub const LEVEL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// TLS sessions that are kept to be resumed: one for each of as many clients as connect at once.
+pub const TICKETS_MAX: usize = 10_000;

@@ -27,6 +27,7 @@ pub mod schedule;
 pub mod seen;
 pub mod talk;
 pub mod target;
+mod tickets;
 mod timers;
 pub mod trust;
 pub mod udp;
@@ -40,6 +41,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustls::HandshakeKind;
 
 use self::barrier::Barrier;
 use self::clock::{Clock, Ns, span};
@@ -151,7 +153,14 @@ impl Plan {
         session: &rustls::ClientConnection,
         connections: &mut Connections,
     ) -> Result<(), Fault> {
+        if session.handshake_kind() == Some(HandshakeKind::Resumed) {
+            *connections.resumed.get_or_insert(0) += 1;
+        }
         if connections.tls_version.is_none() {
+            connections.key = session
+                .peer_certificates()
+                .and_then(|chain| trust::key_algorithm(chain.first()?))
+                .map(str::to_string);
             connections.tls_version = session
                 .protocol_version()
                 .map(|version| format!("{version:?}"));

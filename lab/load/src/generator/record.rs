@@ -464,6 +464,9 @@ impl Recorder {
         *self.connections.clients.get_or_insert(0) += theirs;
         self.connections.failed += other.connections.failed;
         self.connections.closed_by_server += other.connections.closed_by_server;
+        if let Some(theirs) = other.connections.resumed {
+            *self.connections.resumed.get_or_insert(0) += theirs;
+        }
         self.connections.responses += other.connections.responses;
         self.censored.in_flight += other.censored.in_flight;
         self.censored.without_response += other.censored.without_response;

@@ -14,6 +14,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use super::link::Tls;
 use super::quic;
 use super::target::Target;
+use super::tickets::Tickets;
 
 /// TLS options of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,9 +53,10 @@ pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, Str
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.alpn_protocols = vec![target.protocol.alpn().to_vec()];
-    if !options.resume {
-        config.resumption = Resumption::disabled();
-    }
+    config.resumption = match options.resume {
+        true => Resumption::store(Arc::new(Tickets::default())),
+        false => Resumption::disabled(),
+    };
     let name = ServerName::try_from(target.name.clone())
         .map_err(|_| format!("`{}` cannot be the host name of a certificate", target.name))?;
     let config = Arc::new(config);
@@ -105,6 +107,21 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String
         return Err(format!("{} contains no certificate", path.display()));
     }
     Ok(found)
+}
+
+/// The algorithm of a certificate's key: `RSA`, `ECDSA` or `Ed25519`. `None` for others.
+pub(super) fn key_algorithm(certificate: &CertificateDer<'_>) -> Option<&'static str> {
+    // Object identifiers in DER (RFC 8017, RFC 5480, RFC 8410). Those of signatures are others, but for Ed25519.
+    const KNOWN: [(&[u8], &str); 3] = [
+        (b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01", "RSA"),
+        (b"\x06\x07\x2a\x86\x48\xce\x3d\x02\x01", "ECDSA"),
+        (b"\x06\x03\x2b\x65\x70", "Ed25519"),
+    ];
+    let holds = |id: &[u8]| certificate.windows(id.len()).any(|part| part == id);
+    KNOWN
+        .iter()
+        .find(|(id, _)| holds(id))
+        .map(|(_, name)| *name)
 }
 
 /// Accepts any certificate, for users who test their own server with a self-signed one.

@@ -331,6 +331,12 @@ pub struct Connections {
     /// Protocol negotiated by ALPN on the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpn: Option<String>,
+    /// Algorithm of the server's key on the first connection: `RSA`, `ECDSA` or `Ed25519`. Not over QUIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Connections that resumed a TLS session; absent if none did, and over QUIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<u64>,
 }
 
 /// The first valid response, with which all others were compared.

@@ -61,6 +61,12 @@ pub struct Tree {
     pub faults_minor: u64,
     /// Page faults with disk access.
     pub faults_major: u64,
+    /// Bytes read from disks; `None` if that may not be asked. Files in memory cost none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_read_bytes: Option<u64>,
+    /// Bytes written to disks, or to be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_write_bytes: Option<u64>,
     /// The samples.
     #[serde(default)]
     pub points: Vec<TreePoint>,
@@ -126,6 +132,12 @@ pub struct System {
     pub tcp_retransmits: u64,
     /// Sockets in TIME_WAIT at the end.
     pub time_wait: u64,
+    /// Bytes received and sent over network cards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_bytes: Option<u64>,
+    /// Bytes sent over loopback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loopback_bytes: Option<u64>,
     /// Microseconds that a fixed piece of work took before or after the block, whichever was longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_us: Option<f64>,

@@ -22,6 +22,10 @@ pub struct MachineSample {
     pub tcp_retransmits: u64,
     /// Sockets in TIME_WAIT.
     pub time_wait: u64,
+    /// Bytes received and sent over network cards.
+    pub network_bytes: u64,
+    /// Bytes sent over loopback.
+    pub loopback_bytes: u64,
 }
 
 impl MachineSample {
@@ -30,6 +34,7 @@ impl MachineSample {
         let netstat = read("/proc/net/netstat");
         let snmp = read("/proc/net/snmp");
         let sockstat = read("/proc/net/sockstat");
+        let (network_bytes, loopback_bytes) = interfaces(&read("/proc/net/dev"));
         MachineSample {
             cpu: CpuTimes::read(),
             pressure_cpu_us: stalled_us(&read("/proc/pressure/cpu")),
@@ -39,8 +44,28 @@ impl MachineSample {
             listen_drops: paired(&netstat, "TcpExt:", "ListenDrops"),
             tcp_retransmits: paired(&snmp, "Tcp:", "RetransSegs"),
             time_wait: after(&sockstat, "TCP:", "tw"),
+            network_bytes,
+            loopback_bytes,
         }
     }
+}
+
+/// Bytes received and sent over network cards, and sent over loopback (`lo`), where each byte is also received. From a table
+/// with a line `NAME: RECEIVED` and seven more numbers, then `SENT` for each interface (proc_net(5)).
+fn interfaces(text: &str) -> (u64, u64) {
+    let (mut cards, mut loopback) = (0, 0);
+    for (name, numbers) in text.lines().filter_map(|line| line.split_once(':')) {
+        let mut numbers = numbers
+            .split_whitespace()
+            .map(|word| word.parse().unwrap_or(0));
+        let received: u64 = numbers.next().unwrap_or(0);
+        let sent: u64 = numbers.nth(7).unwrap_or(0);
+        match name.trim() {
+            "lo" => loopback += sent,
+            _ => cards += received + sent,
+        }
+    }
+    (cards, loopback)
 }
 
 /// Parses `some avg10=… total=N`.
@@ -84,6 +109,9 @@ mod tests {
             Some(123)
         );
         assert_eq!(stalled_us(""), None);
+        let devices = "Inter-|   Receive      |  Transmit\n face |bytes packets\n    lo: 10 1 0 0 0 0 0 0 10 1 0 0 0 0 0 0\n\
+                       \x20 eth0: 5 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n  eth1:1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n";
+        assert_eq!(interfaces(devices), (15, 10));
         let text = "TcpExt: A ListenOverflows B\nTcpExt: 1 7 2\nIpExt: C\nIpExt: 9\n";
         assert_eq!(paired(text, "TcpExt:", "ListenOverflows"), 7);
         assert_eq!(paired(text, "TcpExt:", "D"), 0);

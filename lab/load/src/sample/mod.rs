@@ -34,6 +34,8 @@ pub struct Roots {
     pub subject: Vec<u32>,
     /// The processes of its upstream.
     pub backend: Vec<u32>,
+    /// Processes that generate the load in addition to this one, such as agents that it started.
+    pub generator: Vec<u32>,
 }
 
 /// One sample of everything.
@@ -58,6 +60,7 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
     let mut subject = Watched::new(&roots.subject);
     let mut backend = Watched::new(&roots.backend);
     let mut generator = Watched::alone(std::process::id());
+    let mut agents = Watched::new(&roots.generator);
     let mut list = Vec::new();
     let begin = Instant::now();
     let mut dear_next = begin;
@@ -71,7 +74,7 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
             at: now,
             subject: subject.sample(dear),
             backend: backend.sample(dear),
-            generator: generator.sample(false),
+            generator: generator.sample(false).plus(agents.sample(false)),
             machine: MachineSample::read(),
         });
         if stop.load(Ordering::Acquire) || list.len() == SAMPLES_MAX {
@@ -84,6 +87,11 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
         list,
         has_backend: !roots.backend.is_empty(),
     }
+}
+
+/// Processes with all their descendants, those that live now.
+pub fn processes(roots: &[u32]) -> Vec<u32> {
+    tree::living(roots)
 }
 
 /// Current resident memory of processes and all their descendants.
@@ -144,6 +152,7 @@ impl Samples {
         let most = |value: fn(&TreeSample) -> u64| inside().map(value).max().unwrap_or(0);
         let count = inside().count().max(1) as u64;
         let growth = |counter: fn(&TreeSample) -> f64| self.growth(begin, end, |s| counter(of(s)));
+        let disk = inside().any(|tree| tree.disk_bytes.is_some()).then_some(());
         Tree {
             cpu_user_s: growth(|tree| tree.ticks.user_s()),
             cpu_system_s: growth(|tree| tree.ticks.system_s()),
@@ -160,6 +169,10 @@ impl Samples {
             run_delay_s: Some(growth(|tree| tree.run_delay_ns as f64) / 1e9),
             faults_minor: growth(|tree| tree.faults_minor as f64) as u64,
             faults_major: growth(|tree| tree.faults_major as f64) as u64,
+            disk_read_bytes: disk
+                .map(|()| growth(|tree| tree.disk_bytes.map_or(0, |b| b.0) as f64) as u64),
+            disk_write_bytes: disk
+                .map(|()| growth(|tree| tree.disk_bytes.map_or(0, |b| b.1) as f64) as u64),
             points: self.tree_points(begin, end, of),
         }
     }
@@ -212,6 +225,8 @@ impl Samples {
             listen_drops: growth(|machine| machine.listen_drops as f64) as u64,
             tcp_retransmits: growth(|machine| machine.tcp_retransmits as f64) as u64,
             time_wait: self.at(end, |sample| sample.machine.time_wait as f64) as u64,
+            network_bytes: Some(growth(|machine| machine.network_bytes as f64) as u64),
+            loopback_bytes: Some(growth(|machine| machine.loopback_bytes as f64) as u64),
             work_us: None,
             points: self.system_points(begin, end),
         }

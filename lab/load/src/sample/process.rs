@@ -130,6 +130,20 @@ pub fn pss_bytes(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Bytes that a process has had read from and written to disks; `None` if they may not be read.
+pub fn disk_bytes(pid: u32) -> Option<(u64, u64)> {
+    disk_bytes_of(&read(&format!("/proc/{pid}/io")))
+}
+
+/// The same of the text of such a file (proc(5)).
+fn disk_bytes_of(text: &str) -> Option<(u64, u64)> {
+    let number = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some((number("read_bytes:")?, number("write_bytes:")?))
+}
+
 /// Open descriptors; `None` if they may not be counted.
 pub fn descriptors(pid: u32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64)
@@ -149,4 +163,17 @@ pub fn children(pid: u32) -> Vec<u32> {
         );
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disk_bytes_are_those_of_disks() {
+        let text = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 5\n";
+        assert_eq!(disk_bytes_of(text), Some((4096, 8192)));
+        assert_eq!(disk_bytes_of(""), None);
+        assert!(disk_bytes(std::process::id()).is_some());
+    }
 }

@@ -29,7 +29,7 @@ fn children_belong_to_the_tree_and_keep_their_time_when_they_end() {
         .unwrap();
     let roots = Roots {
         subject: vec![shell.id()],
-        backend: Vec::new(),
+        ..Roots::default()
     };
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::process::{ProcessSample, Ticks, children, descriptors, pss_bytes, switches};
+use super::process::{
+    ProcessSample, Ticks, children, descriptors, disk_bytes, pss_bytes, switches,
+};
 
 /// A process tree at one moment. Counters only ever rise: they include what exited processes had used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,10 +31,49 @@ pub struct TreeSample {
     pub faults_minor: u64,
     /// Page faults with disk access.
     pub faults_major: u64,
+    /// Bytes read from and written to disks; `None` if no process may be asked.
+    pub disk_bytes: Option<(u64, u64)>,
+}
+
+impl TreeSample {
+    /// Both trees together.
+    pub fn plus(self, other: TreeSample) -> TreeSample {
+        let (mut pss_bytes, mut descriptors) = (self.pss_bytes, self.descriptors);
+        add(&mut pss_bytes, other.pss_bytes);
+        add(&mut descriptors, other.descriptors);
+        TreeSample {
+            ticks: self.ticks.plus(other.ticks),
+            rss_bytes: self.rss_bytes + other.rss_bytes,
+            pss_bytes,
+            threads: self.threads + other.threads,
+            processes: self.processes + other.processes,
+            descriptors,
+            switches_voluntary: self.switches_voluntary + other.switches_voluntary,
+            switches_involuntary: self.switches_involuntary + other.switches_involuntary,
+            run_delay_ns: self.run_delay_ns + other.run_delay_ns,
+            faults_minor: self.faults_minor + other.faults_minor,
+            faults_major: self.faults_major + other.faults_major,
+            disk_bytes: both(self.disk_bytes, other.disk_bytes),
+        }
+    }
 }
 
 /// Trees with more processes than this are watched in part; web servers have dozens.
 const PROCESSES_MAX: usize = 4_096;
+
+/// Processes with all their descendants, those that live now.
+pub(super) fn living(roots: &[u32]) -> Vec<u32> {
+    let mut queue = roots.to_vec();
+    let mut at = 0;
+    while let Some(pid) = queue.get(at).copied() {
+        at += 1;
+        if queue.len() < PROCESSES_MAX {
+            queue.extend(children(pid));
+        }
+    }
+    queue.retain(|pid| ProcessSample::read(*pid).is_some());
+    queue
+}
 
 /// A process tree being watched.
 #[derive(Clone, Debug)]
@@ -48,6 +89,7 @@ pub struct Watched {
 struct Last {
     sample: ProcessSample,
     switches: (u64, u64, u64),
+    disk_bytes: Option<(u64, u64)>,
     alive: bool,
     /// Its CPU time is included in the children's time of its parent, which waited for it.
     inherited: bool,
@@ -92,6 +134,7 @@ impl Watched {
             *last = Last {
                 sample: process,
                 switches: switches(pid),
+                disk_bytes: disk_bytes(pid),
                 alive: true,
                 inherited: false,
             };
@@ -132,6 +175,7 @@ impl Watched {
             let Last {
                 sample: process,
                 switches,
+                disk_bytes,
                 ..
             } = last;
             if !last.inherited {
@@ -145,7 +189,16 @@ impl Watched {
             sample.run_delay_ns += switches.2;
             sample.faults_minor += process.faults.0;
             sample.faults_major += process.faults.1;
+            sample.disk_bytes = both(sample.disk_bytes, *disk_bytes);
         }
+    }
+}
+
+/// The sum of what is known.
+fn both(one: Option<(u64, u64)>, two: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    match (one, two) {
+        (Some(one), Some(two)) => Some((one.0 + two.0, one.1 + two.1)),
+        (one, two) => one.or(two),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use super::super::line_diff::line_diff;
 use super::super::text::{escape, size};
 use sluice_audit::finding::count;
-use sluice_load::result::{RunResult, SubjectFacts};
+use sluice_load::result::{ConfigText, RunResult, SubjectFacts};
 
 /// What the figures mean.
 const METHOD: &str = "<p>What the figures mean:</p><ul>\
@@ -117,6 +118,19 @@ fn load_facts(result: &RunResult) -> Vec<(String, String)> {
     facts
 }
 
+/// The configuration among these that differs in the fewest lines, and those lines. The replacements of a run differ by nothing
+/// but ports and folders, and are the same in all.
+fn nearest<'a>(
+    earlier: &'a [ConfigText],
+    config: &ConfigText,
+) -> Option<(&'a ConfigText, Vec<String>)> {
+    let with_diff = |other: &'a ConfigText| Some((other, line_diff(&other.text, &config.text)?));
+    let all = earlier.iter().filter_map(with_diff);
+    let nearest = all.min_by_key(|(_, lines)| lines.len())?;
+    // Texts without a line in common have nothing to compare.
+    (nearest.1.len() < config.text.lines().count()).then_some(nearest)
+}
+
 fn one(subject: &SubjectFacts) -> String {
     let mut out = format!("<details><summary>{}</summary>", escape(&subject.name));
     let mut paragraph = |label: &str, text: &str| {
@@ -137,7 +151,7 @@ fn one(subject: &SubjectFacts) -> String {
         "SHA-256 of the program",
         subject.sha256.as_deref().unwrap_or_default(),
     );
-    for config in &subject.configs {
+    for (at, config) in subject.configs.iter().enumerate() {
         paragraph(
             &format!("Configuration for {}", escape(&config.used_for)),
             &config.text,
@@ -148,7 +162,40 @@ fn one(subject: &SubjectFacts) -> String {
             .map(|(before, after)| format!("- {before}\n+ {after}"))
             .collect();
         paragraph("Changed to run beside other servers", &changes.join("\n"));
+        if let Some((other, lines)) = nearest(&subject.configs[..at], config) {
+            let label = format!("Different from the one for {}", escape(&other.used_for));
+            paragraph(&label, &lines.join("\n"));
+        }
     }
     out.push_str("</details>\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_of_a_server_are_compared_with_the_nearest() {
+        let config = |used_for: &str, text: &str| ConfigText {
+            used_for: used_for.into(),
+            text: text.into(),
+            ..ConfigText::default()
+        };
+        let subject = SubjectFacts {
+            name: "swift".into(),
+            configs: vec![
+                config("default", "a;\nb;\nc;\n"),
+                config("other", "x;\ny;\n"),
+                config("tuned", "a;\nb off;\nc;\n"),
+            ],
+            ..SubjectFacts::default()
+        };
+        let text = one(&subject);
+        assert!(
+            text.contains("<p>Different from the one for default</p><pre>- b;\n+ b off;</pre>")
+        );
+        // The first has nothing to be compared with, and the second nothing in common.
+        assert_eq!(text.matches("Different from").count(), 1, "{text}");
+    }
 }

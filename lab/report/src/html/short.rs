@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::super::compare::{Quantity, floor, ratio, two_cells};
 use super::super::text::escape;
 use super::super::view::View;
-use sluice_audit::finding::{number, resolved};
+use sluice_audit::finding::{count, number, resolved};
 use sluice_audit::statistics::verdict::Verdict;
 
 /// A table per test: levels down, subjects across.
@@ -60,7 +60,24 @@ pub fn write(view: &View<'_>) -> String {
         }
     }
     out.push_str("</tbody></table></div>\n");
+    out.push_str(&total(view));
     out
+}
+
+/// All responses of the run, repeated attempts included.
+fn total(view: &View<'_>) -> String {
+    let blocks = view.result.cells.iter().flat_map(|cell| &cell.blocks);
+    let (mut ok, mut failed, mut number) = (0, 0, 0);
+    for block in blocks {
+        let (all, bad) = block.counts();
+        (ok, failed, number) = (ok + all, failed + bad, number + 1);
+    }
+    format!(
+        "<p>In all: {} successful responses and {} failures in {} blocks.</p>\n",
+        count(ok as f64),
+        count(failed as f64),
+        count(f64::from(number))
+    )
 }
 
 fn cell(view: &View<'_>, subject: usize, test: usize, level: usize, floor: Option<f64>) -> String {

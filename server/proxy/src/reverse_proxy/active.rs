@@ -27,6 +27,7 @@ use super::response_tests::ResponseTests;
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
 use crate::limits::{HEALTH_REDIRECTS_MAX, HEALTH_RESPONSE_BYTES_MAX};
+use sluice_observe::events::{Event, Events};
 use sluice_observe::random;
 use sluice_pipeline::collect::Text;
 use sluice_pipeline::refusal::Refusal;
@@ -60,6 +61,8 @@ pub struct Checks {
     pub(super) is_persistent: bool,
     /// How long a connection is used for checks, if for more than one.
     keepalive_time: Option<Duration>,
+    /// Where changes are announced; `None` if the configuration is only validated.
+    events: Option<Events>,
 }
 
 /// What a response must be like.
@@ -94,12 +97,36 @@ pub struct Target {
     initial: Initial,
     /// The server of a group that starts slowly once it is up again.
     member: Option<Member>,
+    /// The upstream as it is configured.
+    host: String,
+    events: Option<Events>,
 }
 
 impl Target {
-    fn down(&self) {
-        if !self.is_down.swap(true, Ordering::Relaxed) {
+    /// It is down from now on; returns whether it was up.
+    fn down(&self) -> bool {
+        let was_up = !self.is_down.swap(true, Ordering::Relaxed);
+        if was_up {
             self.checked.down();
+        }
+        was_up
+    }
+
+    /// A check has found it to be down.
+    fn fail(&self) {
+        if self.down() {
+            self.emit("unhealthy");
+        }
+    }
+
+    /// Announces a change, as Caddy does.
+    fn emit(&self, name: &'static str) {
+        if let Some(events) = &self.events {
+            events.emit(Event {
+                name,
+                module: "http.handlers.reverse_proxy",
+                data: vec![("host", self.host.as_str().into())],
+            });
         }
     }
 
@@ -110,6 +137,7 @@ impl Target {
             if let Some(member) = &self.member {
                 member.recover(now);
             }
+            self.emit("healthy");
         }
     }
 
@@ -156,7 +184,11 @@ impl ActiveChecks {
 
 impl Checks {
     /// Parses the settings; `None` if no active checks are configured.
-    pub fn build(config: &Config, transport: &Transport) -> Result<Option<Checks>, Refusal> {
+    pub fn build(
+        config: &Config,
+        transport: &Transport,
+        events: Option<Events>,
+    ) -> Result<Option<Checks>, Refusal> {
         if config.uri.is_empty() && config.path.is_empty() && config.port == 0 {
             return Ok(None);
         }
@@ -220,6 +252,7 @@ impl Checks {
             jitter: given(group.jitter).unwrap_or_default(),
             is_persistent: group.persistent,
             keepalive_time: given(group.keepalive_time),
+            events,
         }))
     }
 
@@ -278,6 +311,8 @@ impl Checks {
             is_down: AtomicBool::new(false),
             initial,
             member: upstream.member.clone(),
+            host: upstream.address.to_string(),
+            events: self.events.clone(),
         };
         if initial == Initial::Checking {
             target.down();
@@ -367,7 +402,7 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
                 };
                 match machine.receive(result, clock::now()) {
                     Some(CheckEvent::Up) => target.up(),
-                    Some(CheckEvent::Down) => target.down(),
+                    Some(CheckEvent::Down) => target.fail(),
                     Some(CheckEvent::Start) | None => {}
                 }
             }

@@ -238,7 +238,8 @@ fn maker(
         Some(_) | None => passive,
     };
     let active = checks.and_then(|checks| checks.active.as_ref());
-    let active = active.map(|active| Checks::build(active, &transport));
+    let events = builder.recorder.map(|recorder| recorder.events().clone());
+    let active = active.map(|active| Checks::build(active, &transport, events));
     let policy = config.load_balancing.as_ref();
     Ok(Maker {
         checks: active.transpose()?.flatten().map(Arc::new),

@@ -2,6 +2,7 @@
 
 mod admin;
 mod certificates;
+mod events;
 mod pki;
 pub(super) mod servers;
 
@@ -28,6 +29,7 @@ use crate::tree::{Directive, Token};
 
 use admin::{ADMIN, STORAGE};
 use certificates::{ACME_EAB, ON_DEMAND};
+use events::EVENTS;
 use pki::PKI;
 use servers::SERVERS;
 
@@ -206,17 +208,14 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             "events",
             "events { … }",
             With(|cx, line, ()| {
-                // As in Caddy, a block that names no handler is an app that does nothing.
-                if !line.args.is_empty() || !line.lines().is_empty() {
-                    return cx.unknown_option(line);
-                }
-                cx.options.events = Some(EventsApp::default());
+                cx.between(line, &line.args, 0, 0)?;
+                let mut events = cx.options.events.take().unwrap_or_default();
+                cx.read_options(&EVENTS, line.lines(), &mut events)?;
+                cx.options.events = Some(events);
                 Some(())
             }),
         )
-        .but(Plugin(
-            "event handlers are plugins, which sluice does not have; remove the lines inside",
-        )),
+        .holding(Block::Options(&EVENTS)),
         option(
             "fallback_sni",
             "fallback_sni <name>",

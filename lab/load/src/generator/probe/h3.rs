@@ -24,7 +24,7 @@ pub(super) fn probe(
     deadline: Instant,
 ) -> Result<Probe, Fault> {
     let clock = Clock::start();
-    let (link, mut talk) = quic_link::connect(target, tls, clock, None, clock.now())?;
+    let (link, mut talk) = quic_link::connect((target, tls), clock, None, clock.now())?;
     talk.keep();
     let probed = ask(&link, &mut talk, request, clock, clock.at(deadline));
     talk.close(clock.now());

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use super::flights::{late, outcome};
 use super::unsent::Unsent;
 use super::{Desk, Done, Ending, Flight, Keep, Lost, What, malformed};
 use crate::generator::clock::Ns;
@@ -95,16 +96,7 @@ impl H1 {
         };
         self.responses += 1;
         let prepared = &desk.requests[flight.request];
-        let verdict = self.judge.end(&prepared.expect, prepared.bodiless);
-        let outcome = match verdict {
-            Ok(()) => Ok(self.judge.body_bytes()),
-            Err(wrong) => Err(Lost {
-                class: wrong.class,
-                status: wrong.status,
-                text: wrong.seen,
-            }),
-        };
-        desk.done.push(flight.end(outcome));
+        desk.done.push(flight.end(outcome(&self.judge, prepared)));
     }
 
     /// The connection has ended.
@@ -146,22 +138,15 @@ impl H1 {
 
     /// Fails what was sent at or before `before`; the connection cannot be used after that.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
-        let late = self
-            .flights
-            .front()
-            .is_some_and(|flight| flight.sent <= before);
-        if !late {
+        let oldest = self.flights.front();
+        if oldest.is_none_or(|flight| flight.sent > before) {
             return Keep::Open;
         }
-        let lost = match self.reader.progress() {
-            Progress::Nothing | Progress::Head => {
-                Lost::new(FailureClass::HeadTimeout, "no complete head in time")
-            }
-            Progress::Body | Progress::UntilClose => {
-                Lost::new(FailureClass::BodyTimeout, "no complete body in time")
-            }
+        let has_head = match self.reader.progress() {
+            Progress::Nothing | Progress::Head => false,
+            Progress::Body | Progress::UntilClose => true,
         };
-        self.lose(&lost, done);
+        self.lose(&late(has_head), done);
         Keep::Closes
     }
 

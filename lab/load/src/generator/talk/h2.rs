@@ -6,6 +6,7 @@ use sluice_message::ResponseHead;
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Client, ClientEvent, End, ErrorCode, Limits, Side, StreamId};
 
+use super::flights::{Waiting, by_goaway, late, outcome};
 use super::{Desk, Done, Ending, Flight, Keep, Lost};
 use crate::generator::clock::Ns;
 use crate::generator::expect::Judge;
@@ -27,7 +28,7 @@ pub struct H2 {
     streams: Vec<Option<Stream>>,
     in_flight: usize,
     /// Requests started while the server did not accept more streams.
-    waiting: Vec<Flight>,
+    waiting: Waiting,
     /// Bytes of the output already sent.
     out_at: usize,
     /// Input that could not be consumed while the output was full.
@@ -73,7 +74,7 @@ impl H2 {
             head: ResponseHead::default(),
             streams: Vec::new(),
             in_flight: 0,
-            waiting: Vec::new(),
+            waiting: Waiting::default(),
             out_at: 0,
             held: Vec::new(),
             responses: 0,
@@ -156,19 +157,15 @@ impl H2 {
             self.act(stream_event(event), now, desk);
         }
         self.held.extend_from_slice(rest);
-        while !self.waiting.is_empty() && self.client.streams_free() > 0 {
-            let flight = self.waiting.remove(0);
-            let flight = Flight {
-                sent: now,
-                ..flight
-            };
+        while self.client.streams_free() > 0
+            && let Some(flight) = self.waiting.pop(now)
+        {
             self.open(flight, desk.requests);
         }
         if self.is_leaving() {
-            let text = "the server accepts no more requests (GOAWAY)";
-            for flight in std::mem::take(&mut self.waiting) {
-                let lost = Lost::new(FailureClass::GoAway, text);
-                desk.done.push(self.refused(flight, lost));
+            let mut waiting = std::mem::take(&mut self.waiting);
+            for flight in waiting.drain() {
+                desk.done.push(self.refused(flight, by_goaway()));
                 self.in_flight -= 1;
             }
         }
@@ -260,14 +257,7 @@ impl H2 {
         };
         self.responses += 1;
         let prepared = &desk.requests[stream.flight.request];
-        let outcome = match stream.judge.end(&prepared.expect, prepared.bodiless) {
-            Ok(()) => Ok(stream.judge.body_bytes()),
-            Err(wrong) => Err(Lost {
-                class: wrong.class,
-                status: wrong.status,
-                text: wrong.seen,
-            }),
-        };
+        let outcome = outcome(&stream.judge, prepared);
         desk.done.push(stream.flight.end(outcome));
     }
 
@@ -292,7 +282,7 @@ impl H2 {
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         let open = self.streams.iter_mut().filter_map(Option::take);
         let flights = open.map(|stream| stream.flight);
-        for flight in flights.chain(self.waiting.drain(..)) {
+        for flight in flights.chain(self.waiting.drain()) {
             done.push(flight.end(Err(lost.clone())));
         }
         self.in_flight = 0;
@@ -307,39 +297,23 @@ impl H2 {
     /// server never saw that.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         for place in &mut self.streams {
-            let late = place
-                .as_ref()
-                .is_some_and(|stream| stream.flight.sent <= before);
-            let Some(stream) = place.take_if(|_| late) else {
+            let Some(stream) = place.take_if(|stream| stream.flight.sent <= before) else {
                 continue;
             };
             self.client.reset(stream.id, ErrorCode::CANCEL);
             self.client.release(stream.id);
-            let lost = match stream.flight.first {
-                0 => Lost::new(FailureClass::HeadTimeout, "no complete head in time"),
-                _ => Lost::new(FailureClass::BodyTimeout, "no complete body in time"),
-            };
+            let lost = late(stream.flight.first != 0);
             done.push(stream.flight.end(Err(lost)));
             self.in_flight -= 1;
         }
-        let text = "the server allowed no further stream in time";
-        let (in_flight, lost) = (&mut self.in_flight, Lost::new(FailureClass::Dropped, text));
-        self.waiting.retain(|flight| {
-            let late = flight.due <= before;
-            if late {
-                done.push(flight.end(Err(lost.clone())));
-                *in_flight -= 1;
-            }
-            !late
-        });
+        self.in_flight -= self.waiting.expire(before, done);
         Keep::Open
     }
 
     /// The oldest request in flight.
     pub fn oldest(&self) -> Option<Flight> {
         let open = self.streams.iter().flatten().map(|stream| stream.flight);
-        let flights = open.chain(self.waiting.iter().copied());
-        flights.min_by_key(|flight| flight.due)
+        self.waiting.oldest(open)
     }
 
     /// The next bytes to send.

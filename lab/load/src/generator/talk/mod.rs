@@ -2,6 +2,7 @@
 //! can feed each of these with bytes.
 
 mod events;
+mod flights;
 pub mod frame;
 mod h1;
 mod h2;

@@ -11,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::{BODY, failures, load, plan};
 use crate::generator::Plan;
 use crate::generator::target::{HttpVersion, Reach, Target};
-use crate::generator::trust::{TlsOptions, prepare};
+use crate::generator::trust::{TlsOptions, key_algorithm, prepare};
 use crate::result::FailureClass;
 
 /// A server with its own certificate for localhost, and the file with that certificate.
@@ -96,6 +96,57 @@ fn a_trusted_server_is_loaded_and_its_protocol_noted() {
         let handshakes = load.latency.tls.as_ref().map(|tls| tls.count);
         assert_eq!(handshakes, Some(load.connections.opened));
     }
+}
+
+#[test]
+fn sessions_are_resumed_where_that_is_wanted() {
+    let server = start("resumed", &[]);
+    for version in ["1.2", "1.3"] {
+        for resume in [false, true] {
+            let options = TlsOptions {
+                insecure: true,
+                version: Some(version.into()),
+                resume,
+                ..TlsOptions::default()
+            };
+            let mut plan = secure_plan(&server, HttpVersion::Http1, &options);
+            plan.requests_max = Some(40);
+            (plan.connections, plan.threads) = (4, 1);
+            plan.requests_per_connection_max = Some(1);
+            let load = load(&plan);
+            assert_eq!((load.ok, load.failed()), (40, 0), "{:?}", load.failures);
+            let connections = load.connections;
+            assert_eq!(connections.key.as_deref(), Some("ECDSA"));
+            let resumed = connections.resumed.unwrap_or(0);
+            match resume {
+                false => assert_eq!(resumed, 0),
+                // The first connection of each client may begin before there is a session.
+                true => assert!(resumed >= connections.opened - 4, "{connections:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_are_distinguished() {
+    let names = || vec!["localhost".to_string()];
+    let params = rcgen::CertificateParams::new(names()).unwrap();
+    let (rsa, size) = (&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048);
+    for (key, expected) in [
+        (rcgen::KeyPair::generate_rsa_for(rsa, size), "RSA"),
+        (
+            rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+            "ECDSA",
+        ),
+        (
+            rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519),
+            "Ed25519",
+        ),
+    ] {
+        let made = params.self_signed(&key.unwrap()).unwrap();
+        assert_eq!(key_algorithm(made.der()), Some(expected));
+    }
+    assert_eq!(key_algorithm(&vec![0; 100].into()), None);
 }
 
 #[test]

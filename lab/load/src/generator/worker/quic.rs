@@ -6,7 +6,6 @@ use rustix::event::epoll::EventFlags;
 use super::Worker;
 use super::slot::State;
 use crate::generator::clock::Ns;
-use crate::generator::limits::READS_IN_A_ROW;
 use crate::generator::link::{Fault, Link};
 use crate::generator::quic_link;
 use crate::generator::talk::{Desk, H3, Talk};
@@ -51,13 +50,8 @@ impl Worker<'_> {
 
     fn begin_quic(&mut self, at: usize, now: Ns) -> Result<(Link, H3), Fault> {
         let source = self.slots[at].source;
-        let (link, talk) = quic_link::connect(
-            &self.plan.target,
-            self.plan.tls.as_ref(),
-            self.clock,
-            source,
-            now,
-        )?;
+        let to = (&self.plan.target, self.plan.tls.as_ref());
+        let (link, talk) = quic_link::connect(to, self.clock, source, now)?;
         self.register(at, &link, EventFlags::IN)?;
         Ok((link, talk))
     }
@@ -66,33 +60,17 @@ impl Worker<'_> {
     pub(super) fn quic_event(&mut self, at: usize, flags: EventFlags) {
         let now = self.clock.now();
         if flags.intersects(!EventFlags::OUT) {
-            for _ in 0..READS_IN_A_ROW {
-                let Some((link, talk)) = self.slots[at].state.quic() else {
-                    return;
-                };
-                let received = link.receive(&mut self.buf, |ecn, datagram| {
-                    talk.datagram(now, ecn, datagram);
-                });
-                match received {
-                    Ok(0) => break,
-                    Ok(got) => self.record.received(got, now),
-                    Err(fault) => {
-                        self.path_failed(at, fault, now);
-                        break;
-                    }
-                }
+            let Some(pair) = self.slots[at].state.quic() else {
+                return;
+            };
+            if let Err(fault) = quic_link::receive(pair, now, &mut self.buf, &mut self.record)
+                && let State::QuicHandshake { wants, .. } = &self.slots[at].state
+            {
+                let wants = *wants;
+                self.dial_failed(at, fault, wants, now);
             }
         }
         self.advance_quic(at);
-    }
-
-    /// The kernel reports a failure of the path. It ends a handshake. An open connection outlives it, since anybody on the
-    /// path can forge such reports (RFC 9000, section 14.2.1): its requests time out if it is real.
-    fn path_failed(&mut self, at: usize, fault: Fault, now: Ns) {
-        if let State::QuicHandshake { wants, .. } = &self.slots[at].state {
-            let wants = *wants;
-            self.dial_failed(at, fault, wants, now);
-        }
     }
 
     /// Acts on what datagrams and timers have brought.
@@ -143,14 +121,11 @@ impl Worker<'_> {
 
     /// Sends packets as far as the socket accepts them, and sets the timer.
     pub(super) fn flush_quic(&mut self, at: usize, now: Ns) {
-        let Some((link, talk)) = self.slots[at].state.quic() else {
+        let Some(pair) = self.slots[at].state.quic() else {
             return;
         };
-        let (sent, passed) = quic_link::send(talk, link, now, &mut self.packets);
-        self.record.sent(sent, now);
-        if let Some(deadline) = talk.deadline() {
-            self.timers.set(at, deadline);
-        }
+        let (packets, record, timers) = (&mut self.packets, &mut self.record, &mut self.timers);
+        let passed = quic_link::flush(at, pair, now, packets, record, timers);
         self.watch(at, passed == Passed::Full);
     }
 

@@ -5,7 +5,7 @@ mod control;
 mod ended;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -22,6 +22,7 @@ use sluice_wire::sections::HeadLimits;
 use self::control::{Control, Heard};
 use self::ended::{Ended, ended};
 use self::stream::{Heads, Stream};
+use super::flights::{Waiting, by_goaway, late, outcome};
 use super::{Desk, Done, Flight, Keep, Lost};
 use crate::generator::clock::{Clock, Ns};
 use crate::generator::limits::{BODY_KEPT_MAX, SECTION_BYTES_MAX};
@@ -53,7 +54,7 @@ pub struct H3 {
     control: Control,
     streams: BTreeMap<StreamId, Stream>,
     /// Requests started while the server did not accept more streams.
-    waiting: VecDeque<Flight>,
+    waiting: Waiting,
     responses: u64,
     /// Packets that the socket had no room for.
     unsent: Option<(Transmit, Vec<u8>)>,
@@ -170,7 +171,7 @@ impl H3 {
             head: ResponseHead::default(),
             control: Control::default(),
             streams: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             responses: 0,
             unsent: None,
             kept: None,
@@ -273,7 +274,7 @@ impl H3 {
 
     /// Starts a request, or queues it until a stream is free.
     pub fn begin(&mut self, flight: Flight, requests: &[Prepared]) {
-        self.waiting.push_back(flight);
+        self.waiting.push(flight);
         self.open(flight.sent, requests);
     }
 
@@ -281,12 +282,8 @@ impl H3 {
     fn open(&mut self, now: Ns, requests: &[Prepared]) {
         while !self.waiting.is_empty()
             && let Some(id) = self.quic.streams().open(Dir::Bi)
-            && let Some(flight) = self.waiting.pop_front()
+            && let Some(flight) = self.waiting.pop(now)
         {
-            let flight = Flight {
-                sent: now,
-                ..flight
-            };
             let request = &requests[flight.request];
             let mut stream = Stream::new(flight, request, self.responses, &mut self.writer);
             stream.upload(&mut self.quic, id, requests);
@@ -401,10 +398,10 @@ impl H3 {
         let refused = stream(from).map(|from| self.streams.split_off(&from));
         for (id, stream) in refused.unwrap_or_default() {
             self.abandon(id, &stream);
-            done.push(stream.flight.unprocessed(refused_by_goaway()));
+            done.push(stream.flight.unprocessed(by_goaway()));
         }
-        for flight in self.waiting.drain(..) {
-            done.push(flight.unprocessed(refused_by_goaway()));
+        for flight in self.waiting.drain() {
+            done.push(flight.unprocessed(by_goaway()));
         }
     }
 
@@ -489,9 +486,7 @@ impl H3 {
         let lost = Lost::new(FailureClass::StreamReset, text);
         // RFC 9114, section 8.1: a rejected request was not processed.
         desk.done.push(match code {
-            Code::REQUEST_REJECTED if self.leaving => {
-                stream.flight.unprocessed(refused_by_goaway())
-            }
+            Code::REQUEST_REJECTED if self.leaving => stream.flight.unprocessed(by_goaway()),
             _ => stream.flight.end(Err(lost)),
         });
     }
@@ -509,14 +504,7 @@ impl H3 {
         }
         self.responses += 1;
         let request = &desk.requests[stream.flight.request];
-        let outcome = match stream.judge.end(&request.expect, request.bodiless) {
-            Ok(()) => Ok(stream.judge.body_bytes()),
-            Err(wrong) => Err(Lost {
-                class: wrong.class,
-                status: wrong.status,
-                text: wrong.seen,
-            }),
-        };
+        let outcome = outcome(&stream.judge, request);
         desk.done.push(stream.flight.end(outcome));
     }
 
@@ -536,7 +524,7 @@ impl H3 {
         };
         let open = std::mem::take(&mut self.streams).into_values();
         let flights = open.map(|stream| stream.flight);
-        for flight in flights.chain(self.waiting.drain(..)) {
+        for flight in flights.chain(self.waiting.drain()) {
             done.push(flight.end(Err(lost(&flight))));
         }
         self.progress = Progress::Lost(ended);
@@ -546,7 +534,7 @@ impl H3 {
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         let open = std::mem::take(&mut self.streams).into_values();
         let flights = open.map(|stream| stream.flight);
-        for flight in flights.chain(self.waiting.drain(..)) {
+        for flight in flights.chain(self.waiting.drain()) {
             done.push(flight.end(Err(lost.clone())));
         }
     }
@@ -565,51 +553,32 @@ impl H3 {
     /// server never saw that.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         let is_late = |stream: &Stream| stream.flight.sent <= before;
-        let late: Vec<StreamId> = self
+        let expired: Vec<StreamId> = self
             .streams
             .iter()
             .filter(|(_, stream)| is_late(stream))
             .map(|(id, _)| *id)
             .collect();
-        for id in late {
+        for id in expired {
             let Some(stream) = self.streams.remove(&id) else {
                 continue;
             };
             self.abandon(id, &stream);
-            let lost = match stream.flight.first {
-                0 => Lost::new(FailureClass::HeadTimeout, "no complete head in time"),
-                _ => Lost::new(FailureClass::BodyTimeout, "no complete body in time"),
-            };
+            let lost = late(stream.flight.first != 0);
             done.push(stream.flight.end(Err(lost)));
         }
-        let text = "the server allowed no further stream in time";
-        let lost = Lost::new(FailureClass::Dropped, text);
-        self.waiting.retain(|flight| {
-            let late = flight.due <= before;
-            if late {
-                done.push(flight.end(Err(lost.clone())));
-            }
-            !late
-        });
+        self.waiting.expire(before, done);
         Keep::Open
     }
 
     /// The oldest request in flight.
     pub fn oldest(&self) -> Option<Flight> {
         let open = self.streams.values().map(|stream| stream.flight);
-        let flights = open.chain(self.waiting.iter().copied());
-        flights.min_by_key(|flight| flight.due)
+        self.waiting.oldest(open)
     }
 
     /// Responses received on this connection.
     pub fn responses(&self) -> u64 {
         self.responses
     }
-}
-
-fn refused_by_goaway() -> Lost {
-    Lost::new(
-        FailureClass::GoAway,
-        "the server accepts no more requests (GOAWAY)",
-    )
 }

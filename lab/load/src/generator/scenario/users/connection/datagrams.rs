@@ -6,7 +6,6 @@ use rustix::event::epoll::EventFlags;
 
 use super::State;
 use crate::generator::clock::Ns;
-use crate::generator::limits::READS_IN_A_ROW;
 use crate::generator::link::{Fault, Link};
 use crate::generator::quic_link;
 use crate::generator::scenario::users::Users;
@@ -35,13 +34,8 @@ impl Users<'_> {
         source: Option<Ipv4Addr>,
         now: Ns,
     ) -> Result<(Link, H3), Fault> {
-        let (link, talk) = quic_link::connect(
-            &self.plan.target,
-            self.plan.tls.as_ref(),
-            self.clock,
-            source,
-            now,
-        )?;
+        let to = (&self.plan.target, self.plan.tls.as_ref());
+        let (link, talk) = quic_link::connect(to, self.clock, source, now)?;
         self.register(at, &link, EventFlags::IN)?;
         Ok((link, talk))
     }
@@ -50,24 +44,13 @@ impl Users<'_> {
     pub(super) fn quic_event(&mut self, at: usize, flags: EventFlags) {
         let now = self.clock.now();
         if flags.intersects(!EventFlags::OUT) {
-            for _ in 0..READS_IN_A_ROW {
-                let Some((link, talk)) = self.users[at].connection.state.quic() else {
-                    return;
-                };
-                let received = link.receive(&mut self.buf, |ecn, datagram| {
-                    talk.datagram(now, ecn, datagram);
-                });
-                match received {
-                    Ok(0) => break,
-                    Ok(got) => self.record.received(got, now),
-                    Err(fault) => {
-                        // An open connection outlives reports of the network.
-                        if let State::QuicHandshake { .. } = &self.users[at].connection.state {
-                            self.dial_failed(at, fault, now);
-                        }
-                        break;
-                    }
-                }
+            let Some(pair) = self.users[at].connection.state.quic() else {
+                return;
+            };
+            if let Err(fault) = quic_link::receive(pair, now, &mut self.buf, &mut self.record)
+                && let State::QuicHandshake { .. } = &self.users[at].connection.state
+            {
+                self.dial_failed(at, fault, now);
             }
         }
         self.advance_quic(at);
@@ -123,14 +106,11 @@ impl Users<'_> {
 
     /// Sends packets as far as the socket accepts them, and sets the timer.
     pub(super) fn flush_quic(&mut self, at: usize, now: Ns) {
-        let Some((link, talk)) = self.users[at].connection.state.quic() else {
+        let Some(pair) = self.users[at].connection.state.quic() else {
             return;
         };
-        let (sent, passed) = quic_link::send(talk, link, now, &mut self.packets);
-        self.record.sent(sent, now);
-        if let Some(deadline) = talk.deadline() {
-            self.timers.set(at, deadline);
-        }
+        let (packets, record, timers) = (&mut self.packets, &mut self.record, &mut self.timers);
+        let passed = quic_link::flush(at, pair, now, packets, record, timers);
         self.watch(at, passed == Passed::Full);
     }
 

@@ -1,0 +1,204 @@
+//! Treatment checks: a setting that takes effect is seen, and so is one that does not.
+
+use std::fs;
+
+use sluice_load::result::{Block, Check, MarkKind, RunResult};
+
+use crate::abilities::skipped_part;
+use crate::world::{Folder, installed, is_there, lab, output_text};
+
+fn run(experiment: &str, out: &str, words: &[&str]) -> RunResult {
+    let short = ["-d", "300ms", "--warmup", "0s", "--repeats", "1", "-c", "4"];
+    let words = [&["run", experiment, "--out", out][..], &short, words].concat();
+    let output = lab(&words);
+    assert!(output.status.success(), "{}", output_text(&output));
+    serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap()
+}
+
+/// The blocks of a result, each with its test and configuration.
+fn blocks(result: &RunResult) -> impl Iterator<Item = (String, &Block)> {
+    result.cells.iter().flat_map(|cell| {
+        let name = format!("{} {}", cell.axis("test"), cell.axis("config"));
+        cell.blocks.iter().map(move |block| (name.clone(), block))
+    })
+}
+
+#[test]
+fn each_setting_of_axes_takes_effect_in_nginx() {
+    if !installed("nginx") {
+        return;
+    }
+    let folder = Folder::new("axes");
+    let only = "subject=nginx; config=base,access-log,nodelay-off,gzip,routes-1000,no-sendfile,small-buffers,unbuffered,balance-3,tls";
+    let result = run("axes", &folder.file("out"), &["--only", only]);
+    let traced = is_there("strace");
+    if !traced {
+        skipped_part("strace is not installed");
+    }
+    let mut settings = 0;
+    for (name, block) in blocks(&result) {
+        for check in &block.checks {
+            let is_call = check.claim.contains("for each request");
+            assert!(
+                check.holds == Some(true) || (is_call && !traced),
+                "{name}: {check:?}"
+            );
+        }
+        settings += usize::from(!block.checks.is_empty());
+        assert_eq!(block.load.failed(), 0, "{name}");
+    }
+    assert_eq!(settings, 15);
+}
+
+#[test]
+fn versions_of_tls_and_keys_are_those_of_the_test_in_nginx() {
+    if !installed("nginx") {
+        return;
+    }
+    let folder = Folder::new("axes-tls");
+    let only = "subject=nginx; test=kept*,full*";
+    let result = run("tls", &folder.file("out"), &["--only", only]);
+    let mut found = Vec::new();
+    for (name, block) in blocks(&result) {
+        let held = block.checks.iter().all(|check| check.holds == Some(true));
+        assert!(held, "{name}: {:?}", block.checks);
+        assert_eq!(block.load.failed(), 0, "{name}");
+        let connections = &block.load.connections;
+        let of = |value: &Option<String>| value.clone().unwrap_or_default();
+        found.push(format!(
+            "{name} {} {}",
+            of(&connections.tls_version),
+            of(&connections.key)
+        ));
+    }
+    let expected = [
+        "kept-12 ecdsa TLSv1_2 ECDSA",
+        "kept-13 ecdsa TLSv1_3 ECDSA",
+        "full-12 ecdsa TLSv1_2 ECDSA",
+        "full-12 rsa TLSv1_2 RSA",
+        "full-13 ecdsa TLSv1_3 ECDSA",
+        "full-13 rsa TLSv1_3 RSA",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_setting_without_effect_makes_its_block_unusable() {
+    let folder = Folder::new("axes-none");
+    let file = folder.file("own.toml");
+    let text = r#"
+schema = "sluice.lab/1"
+name = "none"
+title = "Settings without effect"
+[matrix]
+test = ["plain", "other"]
+config = ["base", "changed"]
+cells = ["test=plain; config=base,changed"]
+clients = [4]
+[[file]]
+path = "lines"
+line = "route {n} of many"
+count = 3
+[test.plain]
+path = "/"
+expect = { status = 200, body = "route 1 of many\nroute 2 of many\nroute 3 of many\n" }
+[test.other]
+path = "/"
+expect = { status = 200 }
+[subject.floor]
+run = "{lab} serve null --listen 127.0.0.1:{port} --body-file {dir}/lines"
+[[check]]
+when = { config = "changed" }
+log_lines = { file = "{dir}/access.log", per_response = ">= 0.99" }
+request = { path = "/elsewhere", status = 404 }
+calls = { name = "sendfile", per_request = ">= 1" }
+nodelay = "off"
+tls = "TLSv1_3"
+[[check]]
+when = { config = "base" }
+log_lines = { file = "{dir}/access.log", per_response = "== 0" }
+request = { path = "/elsewhere", status = 200 }
+calls = { name = "write|sendto|writev|sendmsg", per_request = ">= 1" }
+nodelay = "on"
+tls = "none"
+"#;
+    fs::write(&file, text).unwrap();
+    let result = run(&file, &folder.file("out"), &[]);
+    let found: Vec<_> = blocks(&result).collect();
+    assert_eq!(found.len(), 2);
+    let traced = is_there("strace");
+    if !traced {
+        skipped_part("strace is not installed");
+    }
+    for (name, block) in found {
+        let is_base = name == "plain base";
+        let holds = |check: &Check| match check.claim.contains("for each request") {
+            true if !traced => check.holds.is_none(),
+            _ => check.holds == Some(is_base),
+        };
+        assert_eq!(block.checks.len(), 5, "{name}");
+        let as_expected = block.checks.iter().all(holds);
+        assert!(as_expected, "{name}: {:?}", block.checks);
+        let unusable = block.marks.iter().filter(|m| m.kind == MarkKind::Unusable);
+        let expected = if is_base { 0 } else { 4 + usize::from(traced) };
+        assert_eq!(unusable.count(), expected, "{:?}", block.marks);
+    }
+}
+
+#[test]
+fn mistakes_in_checks_and_files_are_reported() {
+    let folder = Folder::new("axes-mistakes");
+    let file = folder.file("own.toml");
+    let with = |more: &str| {
+        let text = format!(
+            "schema = \"sluice.lab/1\"\nname = \"a\"\ntitle = \"A\"\n[matrix]\nclients = [1]\n[test.plain]\npath = \"/\"\n\
+             expect = {{ status = 200 }}\n[subject.floor]\nrun = \"{{lab}} serve null --listen {{address}}:{{port}}\"\n{more}"
+        );
+        fs::write(&file, text).unwrap();
+        let output = lab(&["run", &file, "--plan"]);
+        assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+        output_text(&output)
+    };
+    for (more, said) in [
+        (
+            "[[check]]\nwhen = { config = \"fast\" }\nnodelay = \"on\"",
+            "[[check]] `when` names the config `fast`, which there is not",
+        ),
+        (
+            "[[check]]\nwhen = { subject = \"floor|flor\" }",
+            "the subject `flor`, which there is not",
+        ),
+        (
+            "[[check]]\nwhen = { colour = \"red\" }",
+            "the axis `colour`, which there is not",
+        ),
+        ("[[check]]\nnodelay = \"maybe\"", "unknown variant `maybe`"),
+        (
+            "[[check]]\ncalls = { name = \"send file\", per_request = \"> 1\" }",
+            "`send file` is not the name of a system call",
+        ),
+        (
+            "[[check]]\ncalls = { name = \"read\", per_request = \"many\" }",
+            "`many` is not a comparison",
+        ),
+        (
+            "[[check]]\nlog_lines = { file = \"a\", per_response = \"1\" }",
+            "`1` is not a comparison",
+        ),
+        (
+            "[[check]]\nrequest = { path = \"a\", status = 200 }",
+            "the path `a` does not begin with `/`",
+        ),
+        (
+            "[[file]]\npath = \"a\"\nline = \"x\"",
+            "needs `bytes`, `from`, or `line` with a `count`",
+        ),
+        (
+            "[[file]]\npath = \"a\"\nline = \"x\"\ncount = 5\nbytes = 7",
+            "needs `bytes`, `from`, or `line` with a `count`",
+        ),
+    ] {
+        let text = with(more);
+        assert!(text.contains(said), "{said}: {text}");
+    }
+}

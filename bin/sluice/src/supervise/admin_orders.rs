@@ -1,0 +1,47 @@
+//! What clients of the admin endpoint ask of the running server: another configuration, or a change of a part.
+
+use sluice_admin::{ChangeOrder, LoadOrder};
+
+use super::{Process, Read, upgrade};
+
+impl Process {
+    /// Loads what a client of the admin endpoint sent.
+    pub(super) fn load(&mut self, order: LoadOrder) {
+        if self.is_upgrading() {
+            return order.reply.send(Err(upgrade::in_progress()));
+        }
+        let read = Read {
+            document: order.document,
+            written: order.written,
+            is_edited: true,
+            ..self.read.clone()
+        };
+        self.readiness.reloading();
+        let outcome = self.replace(order.config, read, order.forced, "admin");
+        self.log_outcome("admin", &outcome);
+        order.reply.send(outcome);
+    }
+
+    /// Changes a part of the configuration. Changes are made one after the other, so none is lost.
+    pub(super) fn change(&mut self, order: ChangeOrder) {
+        if self.is_upgrading() {
+            return order.reply.send(Err(upgrade::in_progress()));
+        }
+        let changed = order
+            .change
+            .apply(&self.read.document, &self.server.config());
+        let outcome = changed.and_then(|(config, document)| {
+            let read = Read {
+                document,
+                written: None,
+                is_edited: true,
+                ..self.read.clone()
+            };
+            self.readiness.reloading();
+            let outcome = self.replace(config, read, order.forced, "admin");
+            self.log_outcome("admin", &outcome);
+            outcome
+        });
+        order.reply.send(outcome);
+    }
+}
