@@ -419,7 +419,6 @@ fn build(
     (purpose, proxies): (Purpose, Shared),
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = unbuilt(config);
-    refusals.extend(low_memory_limit(config));
     let plan = plan(config, options, &mut refusals);
     let given = listen::expanded(config, &mut refusals);
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
@@ -589,7 +588,7 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
     ))
 }
 
-/// Refuses settings that would otherwise silently do nothing, and that others rely on.
+/// Refuses settings that would otherwise silently do nothing, and that others rely on, and a memory limit that is too low.
 fn unbuilt(config: &Config) -> Vec<Refusal> {
     let filesystems = config.apps.filesystems.as_ref();
     let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
@@ -613,6 +612,7 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
     ];
     let used = unbuilt.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, place, what, help)| at(place, Refusal::not_yet(what, help)))
+        .chain(low_memory_limit(config))
         .collect()
 }
 
