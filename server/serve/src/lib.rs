@@ -8,6 +8,7 @@ pub mod limits;
 mod listen;
 mod listener_wrapper;
 mod modules;
+mod own_settings;
 pub mod process;
 mod retired;
 pub mod site;

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use sluice_certs::Challenges;
 use sluice_diag::Written;
-use sluice_model::http::MEMORY_LIMIT_MIN;
 use sluice_model::{Config, Storage};
 use sluice_net::datagrams::Bound;
 use sluice_net::listener_wrapper::ListenerWrapper;
@@ -25,6 +24,7 @@ use crate::explain::Explainer;
 use crate::handover::{Counted, Secrets};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
+use crate::own_settings::{host_key, low_memory_limit};
 use crate::retired::Retired;
 use crate::site::{Rules, Site};
 use sluice_handlers::rate_limit::Zones;
@@ -420,7 +420,6 @@ fn build(
     (purpose, proxies): (Purpose, Shared),
 ) -> Result<Built, Vec<Refusal>> {
     let mut refusals = unbuilt(config);
-    refusals.extend(low_memory_limit(config));
     let plan = plan(config, options, &mut refusals);
     let given = listen::expanded(config, &mut refusals);
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
@@ -590,7 +589,7 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
     ))
 }
 
-/// Refuses settings that would otherwise silently do nothing, and that others rely on.
+/// Refuses settings that would otherwise silently do nothing, and that others rely on, and a memory limit that is too low.
 fn unbuilt(config: &Config) -> Vec<Refusal> {
     let filesystems = config.apps.filesystems.as_ref();
     let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
@@ -614,6 +613,7 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
     ];
     let used = unbuilt.into_iter().filter(|(used, ..)| *used);
     used.map(|(_, place, what, help)| at(place, Refusal::not_yet(what, help)))
+        .chain(low_memory_limit(config))
         .collect()
 }
 
@@ -632,16 +632,6 @@ fn check_events(config: &Config, refusals: &mut Vec<Refusal>) {
             at(&format!("apps.events.{}", error.place), refusal)
         }));
     }
-}
-
-/// Refuses a memory limit below which nothing could be served.
-fn low_memory_limit(config: &Config) -> Option<Refusal> {
-    let bytes = config.apps.http.as_ref()?.memory_limit;
-    (1..MEMORY_LIMIT_MIN).contains(&bytes).then(|| {
-        let refusal = Refusal::new(format!("a memory limit of {bytes} bytes"));
-        let help = format!("give {MEMORY_LIMIT_MIN} or more, or remove it");
-        at("apps.http.memory_limit", refusal.with_help(help))
-    })
 }
 
 /// The metrics of requests, and where to push them.
@@ -760,24 +750,6 @@ fn build_site(
         recorder: around.recorder.clone(),
         challenges: around.challenges.clone(),
         alt_svc,
-    })
-}
-
-/// The secret in the file of `host_key_file`.
-fn host_key(server: &sluice_model::Server, place: &str) -> Result<Option<Arc<[u8]>>, Vec<Refusal>> {
-    let file = server.http3.as_ref().map(|http3| &http3.host_key_file);
-    let Some(file) = file.filter(|file| !file.is_empty()) else {
-        return Ok(None);
-    };
-    match std::fs::read(file) {
-        Ok(secret) if !secret.is_empty() => Ok(Some(secret.into())),
-        Ok(_) => Err(format!("`{file}` is empty")),
-        Err(error) => Err(format!("cannot read `{file}`: {error}")),
-    }
-    .map_err(|message| {
-        let help = "write some random bytes to it: `openssl rand -out FILE 64`";
-        let refusal = Refusal::new(message).with_help(help);
-        vec![at(&format!("{place}.http3.host_key_file"), refusal)]
     })
 }
 
