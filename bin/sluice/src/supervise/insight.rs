@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_admin::{Authority, Counts, Insight};
+use sluice_admin::{Authority, Counts, Denied, Insight};
 use sluice_diag::Written;
 use sluice_observe::metrics;
 use sluice_observe::metrics::Direction;
@@ -57,6 +57,20 @@ impl Insight for Known {
 pub(super) fn counts(server: &Server) -> Arc<dyn Counts> {
     let status = Status::new(server.recorder(), env!("CARGO_PKG_VERSION"));
     Arc::new(Counted(status))
+}
+
+/// Shows the outcome of a reload in the status and in the metrics.
+pub(super) fn note_reload(server: &Server, trigger: &str, outcome: &Result<(), Denied>) {
+    let noted = match outcome {
+        Ok(()) => Ok(()),
+        Err(denied) => Err(denied.why.as_str()),
+    };
+    let recorder = server.recorder();
+    recorder.sources().note_reload(trigger, noted);
+    if noted.is_err() {
+        // The server itself knows nothing of a file that could not be read.
+        recorder.hub().note_load(false);
+    }
 }
 
 #[derive(Debug)]

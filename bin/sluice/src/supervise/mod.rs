@@ -623,24 +623,10 @@ impl Process {
         self.log_outcome(trigger, &outcome);
     }
 
-    /// Shows the outcome of a reload in the status and in the metrics.
-    fn note_outcome(&self, trigger: &str, outcome: &Result<(), Denied>) {
-        let noted = match outcome {
-            Ok(()) => Ok(()),
-            Err(denied) => Err(denied.why.as_str()),
-        };
-        let recorder = self.server.recorder();
-        recorder.sources().note_reload(trigger, noted);
-        if noted.is_err() {
-            // The server itself knows nothing of a file that could not be read.
-            recorder.hub().note_load(false);
-        }
-    }
-
     /// Logs the outcome of a reload.
     fn log_outcome(&self, trigger: &str, outcome: &Result<(), Denied>) {
         self.readiness.ready();
-        self.note_outcome(trigger, outcome);
+        insight::note_reload(&self.server, trigger, outcome);
         match outcome {
             Ok(()) => self
                 .log
