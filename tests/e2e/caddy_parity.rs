@@ -377,21 +377,14 @@ fn settings_of_a_json_configuration_do_not_vanish() {
         let output = run_to_end(&folder, &["validate", "--config", "config.json"]);
         (output.status.code(), text_of(&output))
     };
-    for (name, admin) in [
-        ("admin.remote", r#"{"remote":{"listen":":2021"}}"#),
-        (
-            "admin.identity",
-            r#"{"identity":{"identifiers":["a.test"]}}"#,
-        ),
-        (
-            "admin.config.load",
-            r#"{"config":{"load":{"module":"http","url":"http://a.test"}}}"#,
-        ),
-    ] {
-        let (code, said) = validate(&format!(r#"{{"admin":{admin}}}"#));
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(name), "{said}");
-    }
+    let load = r#"{"admin":{"config":{"load":{"module":"http","url":"http://a.test"}}}}"#;
+    let (code, said) = validate(load);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("admin.config.load"), "{said}");
+    let identity = r#"{"admin":{"identity":{"identifiers":["a.test"]}}}"#;
+    let (code, said) = validate(identity);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("at admin.identity"), "{said}");
     for (name, inner) in [
         ("push", r#""routes":[{"handle":[{"handler":"push"}]}]"#),
         (

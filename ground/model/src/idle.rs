@@ -23,6 +23,16 @@ pub struct Idle {
 /// The settings without effect, in the order of the servers.
 pub fn idle_settings(config: &Config) -> Vec<Idle> {
     let mut found = Vec::new();
+    if let Some(admin) = &config.admin
+        && admin.identity.is_some()
+        && admin.remote.is_none()
+    {
+        found.push(Idle {
+            place: String::from("admin.identity"),
+            name: "`identity`",
+            instead: "the certificate is for `admin.remote`, which is absent",
+        });
+    }
     for (name, server) in config.servers() {
         of_server(&format!("apps.http.servers.{name}"), server, &mut found);
     }

@@ -38,16 +38,24 @@ fn zones_count_the_requests_of_servers_and_locations() {
         (&pages["sent"], &pages["processing"]),
         (&json!(10), &Value::Null)
     );
+    // The request for this document is one; those before it may end only after their responses.
+    let processing = || document(&server, "http/server_zones")["whole"]["processing"].clone();
+    eventually(
+        "the end of the others",
+        || processing() == 1,
+        || processing().to_string(),
+    );
     let zones = document(&server, "http/server_zones");
     assert_eq!(zones.as_object().map(serde_json::Map::len), Some(1));
     let whole = &zones["whole"];
     assert_eq!(whole["responses"]["4xx"], 1);
-    assert_eq!(whole["processing"], 1, "this request");
     let two = document(
         &server,
         "http/server_zones/whole?fields=processing,discarded",
     );
-    assert_eq!(two, json!({ "processing": 1, "discarded": 0 }));
+    assert_eq!(two.as_object().map(serde_json::Map::len), Some(2));
+    assert_eq!(two["discarded"], 0);
+    assert!(two["processing"].as_u64() >= Some(1), "{two}");
 }
 
 #[test]
@@ -58,13 +66,14 @@ fn the_api_describes_the_process_and_is_read_only() {
         (&nginx["pid"], &nginx["build"]),
         (&json!(server.pid()), &json!("sluice"))
     );
-    assert_eq!(document(&server, "http/requests")["current"], 1);
+    // The request for the document is one; those before it may end only after their responses.
+    let current = || document(&server, "http/requests")["current"].clone();
+    eventually("the others", || current() == 1, || current().to_string());
+    let active = || document(&server, "connections")["active"].clone();
+    eventually("their ends", || active() == 1, || active().to_string());
     let connections = document(&server, "connections");
     assert!(connections["accepted"].as_u64() >= Some(2), "{connections}");
-    assert_eq!(
-        (&connections["active"], &connections["dropped"]),
-        (&json!(1), &json!(0))
-    );
+    assert_eq!(connections["dropped"], 0);
     assert_eq!(
         document(&server, "workers").as_array().map(Vec::len),
         Some(2)

@@ -31,6 +31,10 @@ pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     ("ech", "refused with the reason; adapt_table"),
     ("email", "ACME: tests/e2e/acme, with Pebble"),
     (
+        "events",
+        "commands and webhooks, beside requests: tests/e2e/events.rs",
+    ),
+    (
         "grace_period",
         "the end of the process: tests/e2e/process.rs",
     ),

@@ -119,7 +119,7 @@ fn upstream((address, standing, reason): (String, Standing, Option<String>)) -> 
     }
     if standing.by_failures == Some(false) {
         let count = standing.failures;
-        reasons.push(format!("passive health check: {count} recent failures"));
+        reasons.push(format!("passive health check, recent failures: {count}"));
     }
     if standing.by_circuit == Some(false) {
         reasons.push("circuit breaker: open".to_owned());
