@@ -4,11 +4,13 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_model::Config;
 
-use crate::messages::Failed;
+use crate::load::{Adapter, Source};
+use crate::messages::{Failed, MessageFormat};
 
 /// Timeout for a response: a reload opens files and may fetch nothing, so this is ample.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,6 +40,42 @@ pub fn default_address() -> String {
         .ok()
         .filter(|value| !value.is_empty());
     variable.unwrap_or_else(|| sluice_admin::Address::DEFAULT.to_owned())
+}
+
+/// The flags that name a running server.
+#[derive(clap::Args, Debug)]
+pub struct Place {
+    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
+    #[arg(long, global = true)]
+    address: Option<String>,
+    /// Configuration file to read the admin address from.
+    #[arg(short, long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        global = true,
+        hide_possible_values = true
+    )]
+    adapter: Option<Adapter>,
+}
+
+impl Place {
+    /// The address of the admin endpoint.
+    pub fn address(&self, format: MessageFormat) -> Result<String, Failed> {
+        let config = match &self.config {
+            Some(path) => Some(
+                Source::required(Some(path), self.adapter)?
+                    .load(format)?
+                    .config,
+            ),
+            None => None,
+        };
+        address(self.address.as_deref(), config.as_ref())
+    }
 }
 
 /// A client for one server.

@@ -8,9 +8,9 @@ use sluice_net::sys::terminal::{Keys, size};
 use sluice_observe::status::Snapshot;
 
 use super::status::screen::{View, lines};
-use super::status::{Place, snapshot};
+use super::status::snapshot;
 use crate::Exit;
-use crate::admin_client::Client;
+use crate::admin_client::{Client, Place};
 use crate::messages::{Failed, MessageFormat};
 
 /// Flags of the command.

@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::Exit;
-use crate::admin_client::{Client, address};
-use crate::load::{Adapter, Source};
+use crate::admin_client::{Client, Place};
 use crate::messages::{Failed, MessageFormat};
 use crate::supervise::READY_TIMEOUT;
 
@@ -23,21 +22,8 @@ pub struct Args {
     /// Time that requests may go on in the old process (default: `grace_period` of the configuration, else no limit).
     #[arg(long, value_name = "DURATION")]
     grace_period: Option<String>,
-    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
-    #[arg(long)]
-    address: Option<String>,
-    /// Configuration file to read the admin address from.
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        hide_possible_values = true
-    )]
-    adapter: Option<Adapter>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// How much longer to wait for the outcome than the server waits for the new process.
@@ -46,15 +32,7 @@ const MARGIN: Duration = Duration::from_secs(30);
 impl Args {
     /// Returns once the new process serves, or has failed and the old one goes on.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
-        let config = match &self.config {
-            Some(path) => Some(
-                Source::required(Some(path), self.adapter)?
-                    .load(format)?
-                    .config,
-            ),
-            None => None,
-        };
-        let address = address(self.address.as_deref(), config.as_ref())?;
+        let address = self.place.address(format)?;
         let (body, timeout) = self.request()?;
         Client::new(address).waiting(timeout + MARGIN).post(
             "/upgrade",

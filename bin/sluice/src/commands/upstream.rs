@@ -1,12 +1,9 @@
 //! `sluice upstream`: shows the upstreams of a running server, and directs one of them.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use crate::Exit;
-use crate::admin_client::{Client, address};
-use crate::load::{Adapter, Source};
+use crate::admin_client::{Client, Place};
 use crate::messages::{Failed, MessageFormat};
 
 /// Flags of the command.
@@ -14,22 +11,8 @@ use crate::messages::{Failed, MessageFormat};
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
-    #[arg(long, global = true)]
-    address: Option<String>,
-    /// Configuration file to read the admin address from.
-    #[arg(short, long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        global = true,
-        hide_possible_values = true
-    )]
-    adapter: Option<Adapter>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// What happens to an upstream.
@@ -80,15 +63,7 @@ fn number(text: &str) -> Result<Number, String> {
 impl Args {
     /// Prints the upstreams, or the one that was directed.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
-        let config = match &self.config {
-            Some(path) => Some(
-                Source::required(Some(path), self.adapter)?
-                    .load(format)?
-                    .config,
-            ),
-            None => None,
-        };
-        let client = Client::new(address(self.address.as_deref(), config.as_ref())?);
+        let client = Client::new(self.place.address(format)?);
         let shown = match self.action.unwrap_or(Action::List) {
             Action::List => client.get(PATH, "application/json")?,
             Action::Drain(target) => direct(&client, &target, json!({ "state": "draining" }))?,

@@ -4,49 +4,12 @@ pub mod screen;
 pub mod text;
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use sluice_observe::status::Snapshot;
 
 use crate::Exit;
-use crate::admin_client::{Client, address};
-use crate::load::{Adapter, Source};
+use crate::admin_client::{Client, Place};
 use crate::messages::{Failed, MessageFormat};
-
-/// Where the server is.
-#[derive(clap::Args, Debug)]
-pub struct Place {
-    /// Address of the admin endpoint (default: the one in the configuration, else `localhost:2019`).
-    #[arg(long)]
-    address: Option<String>,
-    /// Configuration file to read the admin address from.
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        hide_possible_values = true
-    )]
-    adapter: Option<Adapter>,
-}
-
-impl Place {
-    /// The address of the admin endpoint.
-    pub fn address(&self, format: MessageFormat) -> Result<String, Failed> {
-        let config = match &self.config {
-            Some(path) => Some(
-                Source::required(Some(path), self.adapter)?
-                    .load(format)?
-                    .config,
-            ),
-            None => None,
-        };
-        address(self.address.as_deref(), config.as_ref())
-    }
-}
 
 /// Reads the status of the server behind `client`.
 pub fn snapshot(client: &Client) -> Result<Snapshot, Failed> {
