@@ -102,6 +102,27 @@ fn wait_for_sample(server: &Server, sample: &str) {
     );
 }
 
+/// Sends requests (path and header lines) one after the other, each once the one before waits.
+fn queue_up(server: &Server, clients: &mut Vec<Client>, requests: &[(&str, &str)]) {
+    for (index, (path, header)) in requests.iter().enumerate() {
+        clients.push(send(server, path, header));
+        let waiting = format!("sluice_overload_waiting{{name=\"app\"}} {}", index + 1);
+        wait_for_sample(server, &waiting);
+    }
+}
+
+/// Lets the upstream serve the four requests of `clients` one after the other.
+fn serve_all(gate: &Gate, server: &Server, clients: &mut [Client]) {
+    for count in 2..=4 {
+        gate.free();
+        wait_for_requests(gate, server, count);
+    }
+    gate.end();
+    for client in clients {
+        assert_eq!(client.response().status, 200);
+    }
+}
+
 fn assert_shed(response: &Response) {
     assert_eq!(response.status, 503, "{response:?}");
     let after = response.field("Retry-After").expect("it says when");
@@ -164,31 +185,18 @@ fn a_queue_serves_important_requests_first() {
     let server = Server::start(&site(upstream.port, "", overload));
     let mut clients = vec![send(&server, "/first", "")];
     wait_for_requests(&gate, &server, 1);
-    for (index, (path, header)) in [
+    let waiting = [
         ("/low", ""),
         ("/normal", ""),
         // A client cannot make itself important.
         ("/low/too", "X-Priority: high\r\n"),
         ("/health", ""),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        clients.push(send(&server, path, header));
-        let waiting = format!("sluice_overload_waiting{{name=\"app\"}} {}", index + 1);
-        wait_for_sample(&server, &waiting);
-    }
+    ];
+    queue_up(&server, &mut clients, &waiting);
     // One that leaves is not served.
     clients.remove(1);
     wait_for_sample(&server, "sluice_overload_waiting{name=\"app\"} 3");
-    for count in 2..=4 {
-        gate.free();
-        wait_for_requests(&gate, &server, count);
-    }
-    gate.end();
-    for client in &mut clients {
-        assert_eq!(client.response().status, 200);
-    }
+    serve_all(&gate, &server, &mut clients);
     assert_eq!(gate.seen(), ["/first", "/health", "/normal", "/low/too"]);
 }
 
@@ -201,26 +209,13 @@ fn trusted_proxies_say_how_important_requests_are() {
     let server = Server::start(&site(upstream.port, global, overload));
     let mut clients = vec![send(&server, "/first", "")];
     wait_for_requests(&gate, &server, 1);
-    for (index, (path, header)) in [
+    let waiting = [
         ("/low", "X-Priority: low\r\n"),
         ("/normal", "X-Priority: very\r\n"),
         ("/high", "X-Priority: High\r\n"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        clients.push(send(&server, path, header));
-        let waiting = format!("sluice_overload_waiting{{name=\"app\"}} {}", index + 1);
-        wait_for_sample(&server, &waiting);
-    }
-    for count in 2..=4 {
-        gate.free();
-        wait_for_requests(&gate, &server, count);
-    }
-    gate.end();
-    for client in &mut clients {
-        assert_eq!(client.response().status, 200);
-    }
+    ];
+    queue_up(&server, &mut clients, &waiting);
+    serve_all(&gate, &server, &mut clients);
     assert_eq!(gate.seen(), ["/first", "/high", "/normal", "/low"]);
 }
 

@@ -50,7 +50,7 @@ impl MemoryLimit {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Memory in use at the latest measurement, in bytes; 0 if there is no limit.
+    /// Memory in use at the latest sample, in bytes; 0 without a limit.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }

@@ -1,6 +1,7 @@
 //! `sluice upstream`: shows the upstreams of a running server, and directs one of them.
 
 use serde_json::{Value, json};
+use sluice_message::uri::encode_path;
 
 use crate::Exit;
 use crate::admin_client::{Client, Place};
@@ -100,22 +101,10 @@ fn direct(client: &Client, target: &Target, mut direction: Value) -> Result<Vec<
     if target.keep {
         direction["keep"] = json!(true);
     }
-    let path = format!("{PATH}/{}", encoded(&target.upstream));
+    let mut path = format!("{PATH}/").into_bytes();
+    encode_path(target.upstream.as_bytes(), &mut path);
+    let path = String::from_utf8_lossy(&path);
     client.patch(&path, "application/json", direction.to_string().as_bytes())
-}
-
-/// An address in a path: everything that is not part of a name or number is percent-encoded.
-fn encoded(address: &str) -> String {
-    let mut out = String::with_capacity(address.len());
-    for byte in address.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'-' | b'_' => {
-                out.push(char::from(byte));
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 /// A line for each upstream.

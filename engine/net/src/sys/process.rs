@@ -372,7 +372,10 @@ mod tests {
         let mut child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
         await_end(child.id()).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(3));
-        assert!(await_end(child.id()).is_err(), "it is no child any more");
+        assert!(
+            await_end(child.id()).is_err(),
+            "the child was reaped before"
+        );
     }
 
     #[test]

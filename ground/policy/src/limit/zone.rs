@@ -80,11 +80,7 @@ impl Zone {
     /// Counts an event of `key`, if it is allowed now.
     pub fn take(&mut self, key: &[u8], now: Moment) -> Outcome {
         self.drop_idle(key, now);
-        let at = match self.places.get(key) {
-            Some(at) => *at,
-            None => self.add(key),
-        };
-        self.make_latest(at);
+        let at = self.ask_for(key);
         let slot = &mut self.slots[at];
         let before = slot.meter.bytes();
         let refused = self.rate.take(&mut slot.meter, now).err();
@@ -115,16 +111,22 @@ impl Zone {
 
     /// Counts what another zone of the same rate has seen of `key`.
     pub fn merge(&mut self, key: &[u8], marks: &[Mark], now: Moment) {
-        let at = match self.places.get(key) {
-            Some(at) => *at,
-            None => self.add(key),
-        };
-        self.make_latest(at);
+        let at = self.ask_for(key);
         let slot = &mut self.slots[at];
         let before = slot.meter.bytes();
         self.rate.merge(&mut slot.meter, marks, now);
         self.bytes = self.bytes - before + slot.meter.bytes();
         self.forget_beyond_limit(at);
+    }
+
+    /// The place of `key`, which is the latest now.
+    fn ask_for(&mut self, key: &[u8]) -> usize {
+        let at = match self.places.get(key) {
+            Some(at) => *at,
+            None => self.add(key),
+        };
+        self.make_latest(at);
+        at
     }
 
     /// Forgets keys, but not the one at `at`, until the others have room. Returns how many.

@@ -191,7 +191,7 @@ impl AdaptiveLimit {
         if ratio > 1.0 {
             self.phase = Phase::Steady;
             if self.limit <= f64::from(self.policy.min) {
-                // There is no queue in the upstream that a lower limit could shorten: it is this slow without load.
+                // A lower limit could not shorten a queue in the upstream: it is this slow without load.
                 self.unloaded = [Some(median), None];
                 return;
             }

@@ -256,7 +256,7 @@ impl<W> Admission<W> {
         Arrival::Waits(ticket)
     }
 
-    /// A waiting request gives up. Returns false if it is no longer in the queue: its outcome is on its way.
+    /// A waiting request gives up. Returns false if it has left the queue: its outcome is on its way.
     pub fn withdraw(&mut self, ticket: Ticket, why: Withdrawal) -> bool {
         let Some((lane, _)) = self.queue.remove(ticket) else {
             return false;

@@ -23,7 +23,7 @@ pub struct Waiter<W> {
     pub ticket: Ticket,
     /// When it arrived.
     pub since: Moment,
-    /// When it is no longer worth serving.
+    /// When its time to wait is over.
     pub until: Moment,
     /// What wakes it.
     pub payload: W,

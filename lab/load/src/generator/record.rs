@@ -252,7 +252,7 @@ impl Recorder {
         self.slices.truncate(slices.max(1) as usize);
     }
 
-    /// There is no window: the load has ended before it began.
+    /// The load ended before its window began.
     pub fn cancel_window(&mut self) {
         self.window = Window::UNKNOWN;
         self.slices.clear();

@@ -234,7 +234,7 @@ mod tests {
     fn put_creates_and_inserts() {
         let found = after(Manner::Put, "/b/c/d", json!(1)).expect("it is created");
         assert_eq!(found["b"], json!({"c": {"d": 1}}));
-        let found = after(Manner::Put, "/a/n/d", json!(1)).expect("null is no obstacle");
+        let found = after(Manner::Put, "/a/n/d", json!(1)).expect("null counts as absent");
         assert_eq!(found["a"]["n"], json!({"d": 1}));
         for (path, list) in [
             ("/a/list/0", Ok(json!([9, 1, 2]))),

@@ -1,6 +1,7 @@
 //! A place in the configuration document, as request paths name it: `/config/` and the keys and indices below it.
 
 use sluice_message::Status;
+use sluice_message::uri::decode_percent;
 
 use crate::denied::Denied;
 
@@ -67,22 +68,8 @@ pub fn encoded(step: &str) -> String {
 /// A step of a path without its percent-encoding; `None` if it is malformed or no text.
 pub fn decoded(step: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(step.len());
-    let mut rest = step.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        let digits = digits.iter().map(|digit| char::from(*digit).to_digit(16));
-        let byte = digits
-            .into_iter()
-            .try_fold(0, |sum, digit| Some(sum * 16 + digit?))?;
-        bytes.push(u8::try_from(byte).ok()?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
+    let is_well_formed = decode_percent(step.as_bytes(), &mut bytes);
+    is_well_formed.then(|| String::from_utf8(bytes).ok())?
 }
 
 fn not_text() -> Denied {

@@ -85,23 +85,6 @@ impl Lowering<'_> {
         Some(())
     }
 
-    /// `max_ejected`: a whole number of percent from 1 to 100, with or without the sign.
-    pub(super) fn percent_to_100(&mut self, line: &Directive) -> Option<i64> {
-        let word = self.single(line)?;
-        let digits = word.text.strip_suffix('%').unwrap_or(&word.text);
-        match digits.parse::<u32>() {
-            Ok(percent @ 1..=100) => Some(i64::from(percent)),
-            Ok(_) | Err(_) => {
-                let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
-                let label = "expected a percentage of all upstreams, 1 to 100";
-                let diagnostic = word.error("invalid-number", title, label);
-                self.refuse(
-                    diagnostic.help("`max_ejected 50` keeps at least half of the upstreams"),
-                )
-            }
-        }
-    }
-
     /// The one word of a line, which names a port.
     fn host_and_port(&mut self, line: &Directive) -> Option<String> {
         let word = self.single(line)?;

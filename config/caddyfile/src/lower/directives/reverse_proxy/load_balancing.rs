@@ -232,17 +232,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// A whole number of percent from 1 to 100, with or without the sign.
-    pub(super) fn percent_of_requests(&mut self, line: &Directive) -> Option<i64> {
+    /// A whole number of percent from 1 to 100, with or without the sign; `of` and `help` are for the message.
+    pub(super) fn percent(&mut self, line: &Directive, of: &str, help: &str) -> Option<i64> {
         let word = self.single(line)?;
         let digits = word.text.strip_suffix('%').unwrap_or(&word.text);
         match digits.parse::<u32>() {
             Ok(percent @ 1..=100) => Some(i64::from(percent)),
             Ok(_) | Err(_) => {
                 let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
-                let label = "expected a percentage of all requests, 1 to 100";
+                let label = format!("expected a percentage of all {of}, 1 to 100");
                 let diagnostic = word.error("invalid-number", title, label);
-                self.refuse(diagnostic.help("`10` is the default"))
+                self.refuse(diagnostic.help(help))
             }
         }
     }

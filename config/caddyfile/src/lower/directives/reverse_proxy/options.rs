@@ -263,7 +263,8 @@ pub(super) static OPTIONS: Options<ReverseProxy> = Options::new(
             "lb_retry_budget",
             "lb_retry_budget <percent>",
             With(|cx, line, proxy| {
-                balancing(proxy).retry_budget = cx.percent_of_requests(line)?;
+                balancing(proxy).retry_budget =
+                    cx.percent(line, "requests", "`10` is the default")?;
                 Some(())
             }),
         )
@@ -293,7 +294,11 @@ pub(super) static OPTIONS: Options<ReverseProxy> = Options::new(
             "max_ejected",
             "max_ejected <percent>",
             With(|cx, line, proxy| {
-                passive(proxy).max_ejected = cx.percent_to_100(line)?;
+                passive(proxy).max_ejected = cx.percent(
+                    line,
+                    "upstreams",
+                    "`max_ejected 50` keeps at least half of the upstreams",
+                )?;
                 Some(())
             }),
         )
