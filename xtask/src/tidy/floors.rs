@@ -13,7 +13,9 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("config", &["caddyfile", "nginx"]),
     (
         "engine",
-        &["net", "upstream", "dns", "certs", "cache", "python", "quic"],
+        &[
+            "net", "upstream", "dns", "store", "certs", "cache", "python", "quic",
+        ],
     ),
     (
         "server",

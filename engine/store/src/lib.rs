@@ -1,0 +1,71 @@
+//! State that several nodes share: values under keys, leases and watches, on engines that exist: files, etcd, Redis,
+//! PostgreSQL. What the values mean is up to the callers: certificates, configurations, limits.
+//!
+//! Every call blocks and is made on a thread of the caller; workers never call into a store. The keys are those of
+//! certmagic, so that the store of a fleet of Caddy servers is read and taken over as it is.
+
+mod failure;
+mod key;
+mod lease;
+pub mod limits;
+pub mod memory;
+mod values;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use failure::{Fault, StoreError};
+pub use key::{Key, KeyError};
+pub use lease::{Fence, Keep, Lease};
+pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
+
+/// An engine that keeps values for several nodes.
+///
+/// # Errors
+/// A call ends within the time limit of its engine. [`StoreError::fault`] tells whether trying again can help.
+pub trait Store: Send + Sync + fmt::Debug {
+    /// The engine and its address, without secrets, for messages: `redis://10.0.0.5:6379/0`.
+    fn place(&self) -> &str;
+
+    /// The values of `keys`, all as they are at one moment; `None` for a key without a value.
+    fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError>;
+
+    /// Makes all of `writes` or none of them, if `guard` holds at that moment.
+    ///
+    /// # Errors
+    /// [`Fault::Refused`] if `guard` does not hold: the lease has passed to another holder, or the value has changed.
+    fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError>;
+
+    /// The entries below `prefix`, sorted by key.
+    ///
+    /// # Errors
+    /// [`Fault::Limit`] if there are more than `ENTRIES_MAX`.
+    fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError>;
+
+    /// Takes the lease called `name`, waiting up to `timeout` for its holder. The lease of a holder that has died
+    /// passes on within `LEASE_TTL` and a second. The new holder checks again whether the work is still needed.
+    ///
+    /// # Errors
+    /// [`Fault::Held`] if the lease is still held after `timeout`.
+    fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError>;
+
+    /// Ends the lease called `name` whoever holds it, for an operator who knows that the holder is gone. Returns
+    /// whether it was held.
+    fn break_lease(&self, name: &str) -> Result<bool, StoreError>;
+
+    /// The leases that are held, with their names.
+    fn leases(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Watches the keys that begin with `prefix`. Every change after this call returns is reported.
+    fn watch(&self, prefix: &Key) -> Result<Box<dyn Watch>, StoreError>;
+}
+
+/// A subscription to changes.
+pub trait Watch: Send {
+    /// Waits up to `timeout` for changes, and returns them in the order in which they were made; none if nothing
+    /// changed. Of several changes of one key the last may stand for all.
+    ///
+    /// # Errors
+    /// The watch may have missed changes: the caller starts a new one and then reads the values again.
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError>;
+}
