@@ -78,7 +78,7 @@ impl Lease {
         &self.fence
     }
 
-    /// Whether another holder is known to have it. `false` is no promise: only a guarded write is.
+    /// Whether another holder is known to have it. `false` proves nothing: only a guarded write does.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire)
     }

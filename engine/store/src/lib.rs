@@ -22,7 +22,7 @@ pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 /// An engine that keeps values for several nodes.
 ///
 /// # Errors
-/// A call ends within the time limit of its engine. [`StoreError::fault`] tells whether trying again can help.
+/// A call ends within the time limit of its engine. [`StoreError::fault`] shows whether a second attempt can help.
 pub trait Store: Send + Sync + fmt::Debug {
     /// The engine and its address, without secrets, for messages: `redis://10.0.0.5:6379/0`.
     fn place(&self) -> &str;
@@ -43,13 +43,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError>;
 
     /// Takes the lease called `name`, waiting up to `timeout` for its holder. The lease of a holder that has died
-    /// passes on within `LEASE_TTL` and a second. The new holder checks again whether the work is still needed.
+    /// goes to another within `LEASE_TTL` and a second. The new holder checks again whether the work is still needed.
     ///
     /// # Errors
     /// [`Fault::Held`] if the lease is still held after `timeout`.
     fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError>;
 
-    /// Ends the lease called `name` whoever holds it, for an operator who knows that the holder is gone. Returns
+    /// Ends the lease called `name` of any holder, for an operator who knows that the holder is gone. Returns
     /// whether it was held.
     fn break_lease(&self, name: &str) -> Result<bool, StoreError>;
 
