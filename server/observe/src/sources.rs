@@ -1,4 +1,5 @@
-//! What other packages report for the status page: reloads, certificates, and requests in flight per concurrency limit.
+//! What other packages report for the status page: reloads, the source of the configuration, certificates, and requests in
+//! flight per concurrency limit.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -12,6 +13,7 @@ pub struct Sources {
     certificates: OnceLock<Arc<dyn Certificates>>,
     concurrency: Mutex<Vec<Weak<dyn ConcurrencyLimit>>>,
     reloads: Mutex<Reloads>,
+    config_source: OnceLock<Arc<dyn ConfigSource>>,
 }
 
 impl fmt::Debug for Sources {
@@ -69,6 +71,41 @@ pub struct CertificateStanding {
     pub next_attempt: Option<SystemTime>,
 }
 
+/// The source that a node of a fleet follows for its configuration.
+pub trait ConfigSource: Send + Sync {
+    /// Its state.
+    fn standing(&self) -> ConfigSourceStanding;
+}
+
+/// The state of the source of a node's configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigSourceStanding {
+    /// Its URL, without secrets.
+    pub place: String,
+    /// The name of this node.
+    pub node: String,
+    /// The revision in use.
+    pub running: Option<String>,
+    /// The revision at the source.
+    pub offered: Option<String>,
+    /// Since when that has been another one; `None` while they are the same.
+    pub behind_since: Option<SystemTime>,
+    /// Why this node has refused the one at the source.
+    pub refusal: Option<String>,
+    /// Whether the source has responded to the last request.
+    pub is_reachable: bool,
+    /// Why it could not be read, if the last attempt failed.
+    pub error: Option<String>,
+    /// When it has responded last.
+    pub last_contact: Option<SystemTime>,
+    /// Configurations that took effect.
+    pub applied: u64,
+    /// Configurations that were refused.
+    pub refused: u64,
+    /// Failed attempts to read the source or to report to it.
+    pub failures: u64,
+}
+
 /// A limit of requests in flight.
 pub trait ConcurrencyLimit: Send + Sync {
     /// Its state.
@@ -122,6 +159,16 @@ impl Sources {
         let live: Vec<_> = known.iter().filter_map(Weak::upgrade).collect();
         drop(known);
         live.iter().map(|limit| limit.standing()).collect()
+    }
+
+    /// Sets the source of the configuration to show. Later calls have no effect.
+    pub fn set_config_source(&self, source: Arc<dyn ConfigSource>) {
+        let _ = self.config_source.set(source);
+    }
+
+    /// The state of the source of the configuration, if this is a node of a fleet.
+    pub fn config_source(&self) -> Option<ConfigSourceStanding> {
+        self.config_source.get().map(|source| source.standing())
     }
 
     /// Records how a reload ended.

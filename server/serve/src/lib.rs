@@ -3,6 +3,7 @@
 
 mod alt_svc;
 pub mod explain;
+pub mod fleet;
 pub mod handover;
 pub mod limits;
 mod listen;

@@ -1,0 +1,477 @@
+//! A node follows the source of its configuration: it reads the text when that changes, offers it to the server, and
+//! reports the outcome.
+//!
+//! One thread does all of this; beside it, one thread per watched key waits for changes. A source that is away changes
+//! nothing: the server goes on with what it has.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use sluice_observe::log::Log;
+use sluice_store::{Fault, StoreError};
+
+use super::report::{NodeReport, Ran, Refusal, seconds};
+use super::reporter::Reporter;
+use super::revision::Revision;
+use super::source::{Seen, Source};
+use super::standing::FollowerStanding;
+use super::traffic::{Samples, Traffic};
+use super::watcher::{self, Gate};
+use crate::limits::{
+    LEAVE_WAIT, REFUSED_PAUSE_MAX, REPORTED_ERROR_BYTES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+};
+
+/// A text that a node is to run.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    /// The text.
+    pub text: String,
+    /// Its revision.
+    pub revision: Revision,
+}
+
+/// What became of an offered text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is in effect.
+    Applied,
+    /// It is not valid, for these reasons; the one before stays in effect.
+    Refused(String),
+    /// The server cannot change now; the text is offered again.
+    Deferred,
+}
+
+/// Takes offered texts. It returns at once; the outcome follows.
+pub type Offering = Box<dyn FnMut(Offered, Reply) + Send>;
+
+/// Reports what became of an offered text. If it is dropped, the text counts as deferred.
+#[derive(Debug)]
+pub struct Reply {
+    wakes: SyncSender<Wake>,
+    revision: Revision,
+    is_sent: bool,
+}
+
+impl Reply {
+    /// Reports it.
+    pub fn send(mut self, outcome: Outcome) {
+        self.pass(outcome);
+    }
+
+    fn pass(&mut self, outcome: Outcome) {
+        self.is_sent = true;
+        // If the follower is gone, the process is stopping. Its queue has a place for one outcome, and no second text is
+        // offered before it.
+        let _ = self
+            .wakes
+            .send(Wake::Outcome(self.revision.clone(), outcome));
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            self.pass(Outcome::Deferred);
+        }
+    }
+}
+
+/// A node of a fleet.
+pub struct Node {
+    /// Its name, which no other node has.
+    pub name: String,
+    /// The version of sluice.
+    pub version: &'static str,
+    /// The revision that it runs.
+    pub running: Option<Revision>,
+    /// The text that it has refused before it started to follow, and why.
+    pub refused: Option<(Revision, String)>,
+    /// Its counters.
+    pub traffic: Box<dyn Fn() -> Traffic + Send>,
+    /// Its log.
+    pub log: Log,
+}
+
+/// What wakes the follower.
+#[derive(Debug)]
+pub(super) enum Wake {
+    /// The source may have changed.
+    Look,
+    /// An operator wants the text to be tried again.
+    Retry,
+    /// What became of the text of this revision.
+    Outcome(Revision, Outcome),
+    /// The process stops, or another one has replaced it.
+    Leave(Leaving),
+}
+
+/// How a node leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It stops: its report is removed.
+    Stopped,
+    /// A new process goes on as this node.
+    Replaced,
+}
+
+/// Wakes that wait at most: one of each kind.
+const WAKES_MAX: usize = 4;
+
+/// Follows a source until it is told to leave.
+#[derive(Debug)]
+pub struct Follower {
+    wakes: SyncSender<Wake>,
+    left: Receiver<()>,
+    standing: Arc<FollowerStanding>,
+}
+
+impl Follower {
+    /// Starts to follow.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(source: Source, node: Node, offering: Offering) -> io::Result<Follower> {
+        let (wakes, awaited) = sync_channel(WAKES_MAX);
+        let (leaving, left) = sync_channel(1);
+        let standing = Arc::<FollowerStanding>::default();
+        let gate = Arc::<Gate>::default();
+        if let Source::Store(store, layout) = &source {
+            for key in [&layout.text, &layout.canary] {
+                watcher::start(store.clone(), key.clone(), gate.clone(), wakes.clone())?;
+            }
+        }
+        let mut following = Following::new(source, node, offering);
+        (following.standing, following.gate) = (standing.clone(), gate);
+        following.wakes = Some(wakes.clone());
+        let work = move || {
+            following.work(&awaited);
+            let _ = leaving.send(());
+        };
+        thread::Builder::new().name("fleet".into()).spawn(work)?;
+        Ok(Follower {
+            wakes,
+            left,
+            standing,
+        })
+    }
+
+    /// Reads the source now and tries its text again, even if it was refused.
+    pub fn retry(&self) {
+        // If the queue is full, it is about to be read anyway.
+        let _ = self.wakes.try_send(Wake::Retry);
+    }
+
+    /// The state of the source.
+    pub fn standing(&self) -> Arc<FollowerStanding> {
+        self.standing.clone()
+    }
+
+    /// Ends it, and waits a moment for its last report.
+    pub fn leave(&self, how: Leaving) {
+        if self.wakes.try_send(Wake::Leave(how)).is_ok() {
+            // A store that is away must not delay the end.
+            let _ = self.left.recv_timeout(LEAVE_WAIT);
+        }
+    }
+}
+
+/// Why a source has no text for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Fault(Fault),
+    Missing,
+}
+
+/// The thread of a follower.
+struct Following {
+    source: Source,
+    log: Log,
+    traffic: Box<dyn Fn() -> Traffic + Send>,
+    offering: Offering,
+    standing: Arc<FollowerStanding>,
+    gate: Arc<Gate>,
+    wakes: Option<SyncSender<Wake>>,
+    samples: Samples,
+    report: NodeReport,
+    reporter: Reporter,
+    /// The revision that was offered last, so that it is not offered twice.
+    tried: Option<Revision>,
+    is_offered: bool,
+    trouble: Option<(Trouble, Instant)>,
+    pause: Duration,
+    next_look: Instant,
+}
+
+impl Following {
+    fn new(source: Source, node: Node, offering: Offering) -> Following {
+        let now = Instant::now();
+        let at = seconds(SystemTime::now());
+        let refused = node.refused.map(|(revision, error)| Refusal {
+            revision,
+            at,
+            error,
+        });
+        let report = NodeReport {
+            instance: format!("{}-{}", std::process::id(), (at * 1000.0) as u64),
+            version: node.version.to_owned(),
+            running: node.running.map(|revision| Ran { revision, at }),
+            attempts: u64::from(refused.is_some()),
+            refused,
+            node: node.name,
+            ..NodeReport::default()
+        };
+        let tried = report
+            .refused
+            .as_ref()
+            .map(|refused| refused.revision.clone());
+        Following {
+            reporter: Reporter::new(&source, &report.node, node.log.clone()),
+            source,
+            log: node.log,
+            samples: Samples::new(now, (node.traffic)()),
+            traffic: node.traffic,
+            offering,
+            standing: Arc::default(),
+            gate: Arc::default(),
+            wakes: None,
+            report,
+            tried,
+            is_offered: false,
+            trouble: None,
+            pause: RETRY_PAUSE_MIN,
+            next_look: now,
+        }
+    }
+
+    fn work(&mut self, wakes: &Receiver<Wake>) {
+        self.show();
+        loop {
+            let now = Instant::now();
+            self.samples.sample(now, (self.traffic)());
+            if now >= self.next_look {
+                self.look();
+            }
+            if self
+                .trouble
+                .is_none_or(|(trouble, _)| trouble == Trouble::Missing)
+            {
+                self.send_report(Instant::now());
+            }
+            let next = self.next_look.saturating_duration_since(Instant::now());
+            match wakes.recv_timeout(next.min(Duration::from_secs(1))) {
+                Ok(Wake::Look) => {
+                    self.gate.seen();
+                    self.look();
+                }
+                Ok(Wake::Retry) => {
+                    self.tried = None;
+                    self.look();
+                }
+                Ok(Wake::Outcome(revision, outcome)) => self.conclude(revision, outcome),
+                Ok(Wake::Leave(how)) => {
+                    self.gate.end();
+                    return self.reporter.leave(how);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Reads the source.
+    fn look(&mut self) {
+        match self.source.read(Some(&self.report.node)) {
+            Ok(Some(seen)) => {
+                self.settle();
+                self.next_look = Instant::now() + seen.again;
+                self.consider(seen);
+            }
+            Ok(None) => {
+                // Somebody may have deleted it by mistake: what runs goes on.
+                self.next_look = Instant::now() + crate::limits::REPORT_PERIOD;
+                self.gate.open();
+                let what = "the place has no configuration";
+                self.suffer(Trouble::Missing, what);
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn consider(&mut self, seen: Seen) {
+        let is_running = self.report.runs(&seen.revision);
+        {
+            let mut standing = self.standing.edit();
+            standing.offered = Some(seen.revision.to_string());
+            let since = standing.behind_since.take().or(Some(seen.modified));
+            standing.behind_since = since.filter(|_| !is_running);
+        }
+        if self.is_offered {
+            return;
+        }
+        if is_running {
+            self.tried = Some(seen.revision);
+            if self.report.refused.take().is_some() {
+                self.reporter.hurry();
+                self.show();
+            }
+            return;
+        }
+        if self.tried.as_ref() == Some(&seen.revision) {
+            return;
+        }
+        let Some(wakes) = self.wakes.clone() else {
+            return;
+        };
+        self.tried = Some(seen.revision.clone());
+        self.is_offered = true;
+        self.report.attempts += 1;
+        let reply = Reply {
+            wakes,
+            revision: seen.revision.clone(),
+            is_sent: false,
+        };
+        let offered = Offered {
+            text: seen.text,
+            revision: seen.revision,
+        };
+        (self.offering)(offered, reply);
+    }
+
+    fn conclude(&mut self, revision: Revision, outcome: Outcome) {
+        self.is_offered = false;
+        let at = seconds(SystemTime::now());
+        match outcome {
+            Outcome::Applied => {
+                self.samples.change(Instant::now(), (self.traffic)());
+                self.report.running = Some(Ran { revision, at });
+                self.report.refused = None;
+                let mut standing = self.standing.edit();
+                standing.applied += 1;
+                standing.behind_since = None;
+            }
+            Outcome::Refused(mut error) => {
+                error.truncate(error.floor_char_boundary(REPORTED_ERROR_BYTES_MAX));
+                self.report.refused = Some(Refusal {
+                    revision,
+                    at,
+                    error,
+                });
+                self.standing.edit().refused += 1;
+            }
+            Outcome::Deferred => {
+                self.tried = None;
+                self.next_look = Instant::now() + RETRY_PAUSE_MAX;
+                return;
+            }
+        }
+        self.reporter.hurry();
+        self.show();
+        // It may have changed meanwhile; the verdict is reported before that is read.
+        self.send_report(Instant::now());
+        self.look();
+    }
+
+    fn send_report(&mut self, now: Instant) {
+        let is_fresh = self.samples.is_fresh(now) && self.report.attempts > 0;
+        if !self.reporter.is_due(now, is_fresh) {
+            return;
+        }
+        self.report.at = seconds(SystemTime::now());
+        self.report.before = self.samples.before();
+        self.report.recent = self.samples.recent(now, (self.traffic)());
+        match self.reporter.send(&self.report, now) {
+            Ok(()) => {}
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// The source has responded.
+    fn settle(&mut self) {
+        self.gate.open();
+        self.pause = RETRY_PAUSE_MIN;
+        if let Some((trouble, since)) = self.trouble.take() {
+            let message = match trouble {
+                Trouble::Fault(_) => "the configuration source responds again",
+                Trouble::Missing => "the configuration source has a configuration again",
+            };
+            let entry = self.log.info("config", message);
+            entry
+                .text("source", self.source.place())
+                .duration("after", since.elapsed())
+                .send();
+            self.reporter.hurry();
+        }
+        let mut standing = self.standing.edit();
+        standing.is_reachable = true;
+        standing.last_contact = Some(SystemTime::now());
+        standing.error = None;
+    }
+
+    fn fail(&mut self, error: &StoreError) {
+        self.gate.close();
+        let max = match error.fault {
+            Fault::Credentials | Fault::Setting => REFUSED_PAUSE_MAX,
+            Fault::Away
+            | Fault::ReadOnly
+            | Fault::Refused
+            | Fault::Held
+            | Fault::Foreign
+            | Fault::Limit => RETRY_PAUSE_MAX,
+        };
+        self.next_look = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(max);
+        self.suffer(Trouble::Fault(error.fault), &error.what);
+    }
+
+    /// Logs a trouble when it begins.
+    fn suffer(&mut self, trouble: Trouble, what: &str) {
+        let is_known = self.trouble.is_some_and(|(known, _)| known == trouble);
+        {
+            let mut standing = self.standing.edit();
+            standing.failures += 1;
+            standing.is_reachable = trouble == Trouble::Missing;
+            standing.error = Some(what.to_owned());
+        }
+        if is_known {
+            return;
+        }
+        let since = self.trouble.map_or_else(Instant::now, |(_, since)| since);
+        self.trouble = Some((trouble, since));
+        let message = match trouble {
+            Trouble::Fault(Fault::Credentials) => {
+                "the configuration source refuses the credentials; the configuration stays as it is"
+            }
+            Trouble::Missing => {
+                "the configuration source has no configuration; the one in use stays"
+            }
+            Trouble::Fault(_) => {
+                "the configuration source does not respond; the configuration stays as it is"
+            }
+        };
+        let entry = match trouble {
+            Trouble::Fault(Fault::Away) => self.log.warn("config", message),
+            Trouble::Fault(_) | Trouble::Missing => self.log.error("config", message),
+        };
+        entry
+            .text("source", self.source.place())
+            .text("error", what)
+            .send();
+    }
+
+    /// Shows the state of the node.
+    fn show(&self) {
+        let mut standing = self.standing.edit();
+        standing.place = self.source.place().to_owned();
+        standing.node = self.report.node.clone();
+        let revision = |ran: &Ran| ran.revision.to_string();
+        standing.running = self.report.running.as_ref().map(revision);
+        standing.refusal = self
+            .report
+            .refused
+            .as_ref()
+            .map(|refused| refused.error.clone());
+    }
+}

@@ -1,0 +1,36 @@
+//! The configuration of a fleet: nodes that take one configuration from one place. A node follows the place and reports
+//! what it runs; `push` writes a new configuration there and waits for the reports.
+//!
+//! This package moves texts. The command line turns them into configurations, as it does with files.
+
+mod copy;
+mod follow;
+mod http_source;
+mod layout;
+mod location;
+mod open;
+mod push;
+mod push_steps;
+mod report;
+mod reporter;
+mod revision;
+mod source;
+mod standing;
+mod traffic;
+mod view;
+mod watcher;
+
+pub use copy::Copy;
+pub use follow::{Follower, Leaving, Node, Offered, Offering, Outcome, Reply};
+pub use layout::{Canary, Layout, Past};
+pub use location::{Location, LocationError, Scheme};
+pub use push::{
+    Checked, NodeVerdict, Proposal, PushError, PushOutcome, Pushed, Share, Stage, Verdict, Wanted,
+    before_last, check, push,
+};
+pub use report::{NodeReport, Ran, Refusal};
+pub use revision::Revision;
+pub use source::{Seen, Source};
+pub use standing::FollowerStanding;
+pub use traffic::{Traffic, Window};
+pub use view::{Fleet, NodeState, NodeView};

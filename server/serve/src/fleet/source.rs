@@ -1,0 +1,118 @@
+//! Where a node reads the text from.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sluice_store::{Fault, Key, Store, StoreError};
+
+use super::http_source::HttpSource;
+use super::layout::{Canary, Layout};
+use super::location::Location;
+use super::open::open;
+use super::revision::Revision;
+use crate::limits::CONFIG_BYTES_MAX;
+
+/// A place that has the configuration of a fleet.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A store, in which nodes report.
+    Store(Arc<dyn Store>, Layout),
+    /// An HTTP server, which is only read.
+    Http(HttpSource),
+}
+
+/// A text that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The text for this node.
+    pub text: String,
+    /// Its revision.
+    pub revision: Revision,
+    /// When it was written, by the clock of the place.
+    pub modified: SystemTime,
+    /// After what time it is to be read again, even if no change is announced.
+    pub again: Duration,
+}
+
+impl Source {
+    /// The source at `location`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// A setting cannot be used.
+    pub fn open(location: &Location) -> Result<Source, StoreError> {
+        if location.scheme.is_http() {
+            return HttpSource::open(location).map(Source::Http);
+        }
+        let (store, key) = open(location)?;
+        Source::of(store, &key)
+    }
+
+    /// The source at a key of a store.
+    ///
+    /// # Errors
+    /// The key cannot be used.
+    pub fn of(store: Arc<dyn Store>, key: &str) -> Result<Source, StoreError> {
+        let layout = Layout::of(key);
+        let layout = layout
+            .map_err(|error| StoreError::new(Fault::Setting, store.place(), error.to_string()))?;
+        Ok(Source::Store(store, layout))
+    }
+
+    /// The place, without secrets.
+    pub fn place(&self) -> &str {
+        match self {
+            Source::Store(store, _) => store.place(),
+            Source::Http(http) => http.place(),
+        }
+    }
+
+    /// Reads the text for the node called `node`; that for all nodes if `None`. `Ok(None)` if there is none.
+    ///
+    /// # Errors
+    /// The place cannot be read, or what it has is not a text.
+    pub fn read(&self, node: Option<&str>) -> Result<Option<Seen>, StoreError> {
+        match self {
+            Source::Store(store, layout) => read_store(&**store, layout, node),
+            Source::Http(http) => http.read().map(Some),
+        }
+    }
+}
+
+fn read_store(
+    store: &dyn Store,
+    layout: &Layout,
+    node: Option<&str>,
+) -> Result<Option<Seen>, StoreError> {
+    let mut found = store.load(&[&layout.text, &layout.canary])?.into_iter();
+    let (mut value, canary) = (found.next().flatten(), found.next().flatten());
+    // A canary that cannot be read has no nodes.
+    let canary = canary.and_then(|canary| serde_json::from_slice::<Canary>(&canary.bytes).ok());
+    let canary = canary
+        .filter(|canary| node.is_some_and(|node| canary.nodes.iter().any(|chosen| chosen == node)));
+    if let Some(key) = canary.and_then(|canary| Key::new(canary.text).ok()) {
+        let text = store.load(&[&key])?.pop().flatten();
+        // If it is gone, the push has ended since.
+        value = text.or(value);
+    }
+    let Some(value) = value else { return Ok(None) };
+    let text = text_of(value.bytes, store.place())?;
+    Ok(Some(Seen {
+        revision: Revision::of(&text),
+        text,
+        modified: value.modified,
+        again: crate::limits::REPORT_PERIOD,
+    }))
+}
+
+/// The text in these bytes.
+pub(super) fn text_of(bytes: Vec<u8>, place: &str) -> Result<String, StoreError> {
+    if bytes.len() > CONFIG_BYTES_MAX {
+        let what = format!("the configuration is larger than {CONFIG_BYTES_MAX} bytes");
+        return Err(StoreError::new(Fault::Limit, place, what));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let what = format!("the configuration is not valid UTF-8 (at byte {at})");
+        StoreError::new(Fault::Foreign, place, what)
+    })
+}
