@@ -15,9 +15,11 @@ use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span, Written};
 use sluice_model::{Config, ConfigError, Idle, idle_settings};
 use sluice_pipeline::expression;
+use sluice_serve::fleet::{Location, LocationError};
 
 use crate::commands::hash_bcrypt;
 use crate::messages::{Failed, MessageFormat};
+use crate::remote;
 
 /// The language of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,6 +65,13 @@ pub enum Source {
     /// Standard input, which can be read only once.
     Stdin {
         /// Its format; a Caddyfile if `None`.
+        adapter: Option<Adapter>,
+    },
+    /// A place that the nodes of a fleet share.
+    Url {
+        /// The URL, or why it is not one.
+        location: Result<Box<Location>, LocationError>,
+        /// Its format; `None` to detect it.
         adapter: Option<Adapter>,
     },
 }
@@ -120,6 +129,10 @@ impl Source {
     pub fn of(config: Option<&Path>, adapter: Option<Adapter>) -> Option<Source> {
         match config {
             Some(path) if path == Path::new("-") => Some(Source::Stdin { adapter }),
+            Some(path) if Location::is_url(&path.to_string_lossy()) => Some(Source::Url {
+                location: remote::location(&path.to_string_lossy()).map(Box::new),
+                adapter,
+            }),
             Some(path) => Some(Source::File {
                 path: path.to_path_buf(),
                 adapter,
@@ -177,6 +190,7 @@ impl Source {
                 (name, read)
             }
             Source::Stdin { .. } => ("stdin".to_owned(), read_bounded(std::io::stdin())),
+            Source::Url { location, .. } => return remote::read(location),
         };
         let bytes = bytes.map_err(|error| Failed::new(unread(Path::new(&name), &error)))?;
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -191,36 +205,42 @@ impl Source {
         let (path, named) = match self {
             Source::File { path, adapter } => (path.as_path(), adapter),
             Source::Stdin { adapter } => (Path::new("stdin"), adapter),
+            Source::Url { location, adapter } => {
+                let name = location.as_ref().map_or("", |location| location.name());
+                (Path::new(name), adapter)
+            }
         };
-        if let Some(adapter) = named {
-            return *adapter;
-        }
-        let file = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_ascii_lowercase();
-        if sluice_nginx::begins_with_events(text) {
-            return Adapter::Nginx;
-        }
-        if file.starts_with("caddyfile") || file.ends_with(".caddyfile") {
-            return Adapter::Caddyfile;
-        }
-        if file == "nginx.conf" || file.ends_with(".nginx.conf") {
-            return Adapter::Nginx;
-        }
-        // A Caddyfile may begin with a brace as well, but then a line end follows.
-        let json = text
-            .trim_start()
-            .strip_prefix('{')
-            .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
-        if file.ends_with(".json") || json {
-            Adapter::Json
-        } else if sluice_nginx::looks_like_nginx(text) {
-            Adapter::Nginx
-        } else {
-            Adapter::Caddyfile
-        }
+        named.unwrap_or_else(|| detect(path, text))
+    }
+}
+
+/// Detects the format from the file name, else from the beginning of the text.
+pub fn detect(path: &Path, text: &str) -> Adapter {
+    let file = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_ascii_lowercase();
+    if sluice_nginx::begins_with_events(text) {
+        return Adapter::Nginx;
+    }
+    if file.starts_with("caddyfile") || file.ends_with(".caddyfile") {
+        return Adapter::Caddyfile;
+    }
+    if file == "nginx.conf" || file.ends_with(".nginx.conf") {
+        return Adapter::Nginx;
+    }
+    // A Caddyfile may begin with a brace as well, but then a line end follows.
+    let json = text
+        .trim_start()
+        .strip_prefix('{')
+        .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
+    if file.ends_with(".json") || json {
+        Adapter::Json
+    } else if sluice_nginx::looks_like_nginx(text) {
+        Adapter::Nginx
+    } else {
+        Adapter::Caddyfile
     }
 }
 

@@ -7,12 +7,14 @@ mod messages;
 
 mod admin_client;
 mod commands;
+mod differences;
 mod envfile;
 mod folders;
 mod load;
 mod nginx;
 mod old_flags;
 mod quick_servers;
+mod remote;
 mod supervise;
 mod watch;
 mod welcome;

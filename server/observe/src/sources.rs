@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::limits::RELOAD_ERROR_BYTES_MAX;
 
@@ -104,6 +104,14 @@ pub struct ConfigSourceStanding {
     pub refused: u64,
     /// Failed attempts to read the source or to report to it.
     pub failures: u64,
+}
+
+impl ConfigSourceStanding {
+    /// For how long the source has had another revision than the one in use.
+    pub fn lag(&self) -> Option<Duration> {
+        self.behind_since
+            .map(|since| since.elapsed().unwrap_or_default())
+    }
 }
 
 /// A limit of requests in flight.

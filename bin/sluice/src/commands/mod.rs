@@ -6,6 +6,7 @@ mod completion;
 mod environ;
 mod explain;
 mod file_server;
+mod fleet;
 mod fmt;
 mod hash_password;
 mod lab;
@@ -13,6 +14,7 @@ mod lint;
 mod list_modules;
 mod manpage;
 mod nginx;
+mod push;
 mod python;
 mod reload;
 mod respond;
@@ -74,6 +76,13 @@ enum Command {
     ///
     /// If the new configuration has an error, the running server keeps the old one and the command exits with 1.
     Reload(reload::Args),
+    /// Write a configuration to the place that the nodes of a fleet share, and wait until each has taken it.
+    ///
+    /// If a node refuses it, or its error rate jumps, the configuration before is written again and the command exits with
+    /// 1. It exits with 0 only if all nodes run it.
+    Push(Box<push::Args>),
+    /// Show the nodes of a fleet and the configuration of each.
+    Fleet(fleet::Args),
     /// Replace the running server by a new process, without dropping connections.
     ///
     /// The new process takes over the listening sockets and the configuration in effect. If it fails or does not serve in
@@ -150,6 +159,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Start(args) => args.run(format),
         Command::Stop(args) => args.run(format),
         Command::Reload(args) => args.run(format),
+        Command::Push(args) => args.run(format),
+        Command::Fleet(args) => args.run(),
         Command::UpgradeBinary(args) => args.run(format),
         Command::Status(args) => args.run(format),
         Command::Top(args) => args.run(format),
@@ -208,6 +219,10 @@ mod tests {
             "upstream drain a:1 --keep --address localhost:1",
             "upstream set a:1 --weight 2 --max-requests configured",
             "reload -c a -a caddyfile --address localhost:1 -f",
+            "run --config etcd://a/b --node c",
+            "push a --to etcd://a/b --canary 10% --if-revision abcd --timeout 5s --observe 1m --yes --dry-run --json",
+            "push --rollback --to etcd://a/b",
+            "fleet status etcd://a/b --json",
             "upgrade-binary --binary a --ready-timeout 5s --grace-period 1m --address localhost:1",
             "status --address localhost:1 --json",
             "status -c a -a caddyfile --csv",

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sluice_admin::document::Document;
 use sluice_admin::read_autosaved;
@@ -13,15 +14,19 @@ use crate::commands::environ;
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
 use crate::supervise::binary_upgrade::is_successor;
+use crate::supervise::fleet::Member;
 use crate::supervise::{Job, Manners, Origin};
 use crate::{Exit, envfile, folders, supervise};
 
 /// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Configuration file, or `-` for stdin (default: `./Caddyfile`).
+    /// Configuration file, `-` for stdin, or the URL of a fleet's configuration (default: `./Caddyfile`).
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Name of this node in its fleet (default: the host name).
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
     /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
     #[arg(
         short,
@@ -65,6 +70,20 @@ impl Args {
         let saved = if self.resume { saved()? } else { None };
         let source = Source::of(self.config.as_deref(), self.adapter);
         let origin = match (saved, source) {
+            (_, Some(Source::Url { location, adapter })) => {
+                if self.resume {
+                    return Err(
+                        Failed::new("`--resume` has no effect on the node of a fleet")
+                            .help("leave it out: a node keeps a copy of its last configuration"),
+                    );
+                }
+                let location = *location.map_err(Failed::new)?;
+                Origin::Fleet(Arc::new(Member::new(location, adapter, self.node)?))
+            }
+            _ if self.node.is_some() => {
+                return Err(Failed::new("`--node` names a node of a fleet")
+                    .help("add `--config URL`, such as etcd://HOST/KEY"));
+            }
             (Some((config, document)), _) => Origin::Saved(config, document),
             (None, Some(source)) => Origin::Source(source),
             (None, None) => Origin::Nothing,

@@ -16,9 +16,12 @@ use crate::messages::{Failed, MessageFormat};
 /// Flags of the command.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Configuration file (default: `./Caddyfile`).
+    /// Configuration file, or the URL of a fleet's configuration (default: `./Caddyfile`).
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Name of this node in its fleet (default: the host name).
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
     /// Configuration format: caddyfile, caddy1, json or nginx (default: detected from name and content).
     #[arg(
         short,
@@ -82,6 +85,9 @@ impl Args {
         }
         if let Some(adapter) = self.adapter.and_then(|adapter| adapter.to_possible_value()) {
             command.args(["--adapter", adapter.get_name()]);
+        }
+        if let Some(node) = &self.node {
+            command.args(["--node", node]);
         }
         for path in &self.envfile {
             command.arg("--envfile").arg(path);

@@ -1,6 +1,7 @@
 //! What clients of the admin endpoint ask of the running server: another configuration, or a change of a part.
 
-use sluice_admin::{ChangeOrder, LoadOrder};
+use sluice_admin::{ChangeOrder, Denied, LoadOrder};
+use sluice_pipeline::refusal::Refusal;
 
 use super::{Process, Read, upgrade};
 
@@ -43,5 +44,24 @@ impl Process {
             outcome
         });
         order.reply.send(outcome);
+    }
+}
+
+/// The refusals of a configuration, for the client who sent it.
+pub(super) fn refused(refusals: &[Refusal]) -> Denied {
+    let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+    let objects = refusals.iter().map(|refusal| {
+        serde_json::json!({
+            "severity": "error",
+            "slug": "refused",
+            "title": refusal.message,
+            "at": refusal.place,
+            "help": refusal.help,
+            "detail": refusal.detail,
+        })
+    });
+    Denied {
+        diagnostics: objects.collect(),
+        ..Denied::bad(why.join("\n"))
     }
 }

@@ -4,6 +4,7 @@
 mod admin_orders;
 pub mod binary_upgrade;
 mod connection_limit_log;
+pub mod fleet;
 mod insight;
 mod origin;
 pub mod pidfile;
@@ -32,7 +33,7 @@ use sluice_net::sys::process::{Signal, Signals};
 use sluice_observe::events::Event as ServerEvent;
 use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::panics;
-use sluice_pipeline::refusal::Refusal;
+use sluice_serve::fleet::{Follower, Offered, Reply};
 use sluice_serve::handover::Secrets;
 use sluice_serve::process::{Options, Server};
 
@@ -48,6 +49,7 @@ use crate::nginx::notices;
 use crate::watch::Watched;
 pub use origin::Origin;
 use pidfile::Pidfile;
+pub use process_settings::worker_count;
 use readiness::Readiness;
 pub use signals::Manners;
 use signals::{Listening, Wish};
@@ -56,9 +58,6 @@ use upgrade::Upgrade;
 
 /// How long to wait for the last log lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
-
-/// The maximum number of workers: more threads than CPUs only cost memory.
-const WORKERS_MAX: usize = 1024;
 
 /// Stands for an unlimited grace period, so that its end can still be computed.
 const GRACE_WITHOUT_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -89,6 +88,8 @@ pub enum Event {
     Signal(Signal, Wish),
     /// Configuration files have changed.
     Changed,
+    /// A text that the fleet is to run.
+    Offered(Box<Offered>, Reply),
     /// The new process of a binary upgrade has said something, or is too late.
     SuccessorSaid(Result<Said, String>),
     /// It has exited; its status can be taken.
@@ -178,11 +179,7 @@ fn serve(
         log: log.clone(),
     };
     listening.start()?;
-    let (config, mut read) = Read::of(loaded);
-    let server = Server::start(config, &read.files, options).map_err(|refusals| {
-        job.origin
-            .refused(refusals, read.written.as_deref(), job.format)
-    })?;
+    let (server, mut read) = start(&job, loaded, options)?;
     if job.manners == Manners::Nginx {
         notices::begun(&log);
     }
@@ -205,6 +202,10 @@ fn serve(
     if job.watch || matches!(process.origin, Origin::Nothing) {
         process.watch(sender)?;
     }
+    if let Origin::Fleet(member) = &process.origin {
+        let member = member.clone();
+        process.join_fleet(&member)?;
+    }
     for what in denied {
         let entry = process
             .log
@@ -224,6 +225,29 @@ fn serve(
     process.end(&why);
     pidfile.remove();
     Ok(())
+}
+
+/// Starts the server. A node of a fleet that cannot start with the text of the fleet goes back to its local copy.
+fn start(job: &Job, loaded: Loaded, options: Options) -> Result<(Server, Read), Failed> {
+    let spare = Options {
+        data_dir: options.data_dir.clone(),
+        log: options.log.clone(),
+        conditions: options.conditions.clone(),
+        handed: Vec::new(),
+        secrets: options.secrets.clone(),
+        ..options
+    };
+    let begin = |loaded, options| {
+        let (config, read) = Read::of(loaded);
+        let started = Server::start(config, &read.files, options);
+        let written = read.written.clone();
+        let refused = |refusals| job.origin.refused(refusals, written.as_deref(), job.format);
+        started.map_err(refused).map(|server| (server, read))
+    };
+    begin(loaded, options).or_else(|failed| match job.origin.fall_back(&failed, job.format) {
+        Some(loaded) => begin(loaded, spare),
+        None => Err(failed),
+    })
 }
 
 fn write_pidfile(pidfile: &Pidfile, path: &Path) -> Result<(), Failed> {
@@ -256,25 +280,6 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     verdict.map_err(|refusals| Failed::refusals(refusals, loaded.written.as_deref(), format))
 }
 
-/// Number of worker threads: `$SLUICE_WORKERS`, else one for each CPU that this process may use, considering affinity
-/// and the quota of its control group.
-pub fn worker_count(configured: usize) -> Result<usize, Failed> {
-    match std::env::var("SLUICE_WORKERS") {
-        Ok(text) if !text.is_empty() => {
-            let count = text
-                .parse()
-                .ok()
-                .filter(|count| (1..=WORKERS_MAX).contains(count));
-            count.ok_or_else(|| {
-                Failed::new(format!("invalid SLUICE_WORKERS `{text}`"))
-                    .help(format!("set it to a number from 1 to {WORKERS_MAX}"))
-            })
-        }
-        Ok(_) | Err(_) if configured > 0 => Ok(configured.min(WORKERS_MAX)),
-        Ok(_) | Err(_) => Ok(thread::available_parallelism().map_or(1, usize::from)),
-    }
-}
-
 /// Why the server stops.
 #[derive(Debug)]
 enum Stop {
@@ -297,6 +302,8 @@ struct Process {
     origin: Origin,
     read: Read,
     watched: Option<Watched>,
+    /// Follows the configuration of the fleet.
+    follower: Option<Follower>,
     log: Log,
     manners: Manners,
     pidfile: Pidfile,
@@ -380,6 +387,7 @@ impl Process {
             origin: start.origin,
             read,
             watched: None,
+            follower: None,
             readiness: Readiness::new(&log),
             log,
             manners: start.manners,
@@ -499,6 +507,7 @@ impl Process {
             | Origin::Source(_)
             | Origin::Nginx(_)
             | Origin::CommandLine(_)
+            | Origin::Fleet(_)
             | Origin::Saved(..) => self.read.files.clone(),
         }
     }
@@ -527,6 +536,7 @@ impl Process {
                     }
                 }
                 Ok(Event::Changed) => self.reload("watch"),
+                Ok(Event::Offered(offered, reply)) => self.take_offered(&offered, reply),
                 Ok(Event::SuccessorSaid(said)) => {
                     if let Some(stop) = self.on_said(said) {
                         return stop;
@@ -594,8 +604,18 @@ impl Process {
         if self.postpone_reload(trigger) {
             return;
         }
+        if let Some(follower) = &self.follower {
+            return follower.retry();
+        }
         self.readiness.reloading();
-        let outcome = match self.origin.reload() {
+        let loaded = self.origin.reload();
+        // The outcome is logged.
+        let _ = self.replace_by(loaded, trigger);
+    }
+
+    /// Replaces the configuration by one that was loaded, and logs the outcome.
+    fn replace_by(&mut self, loaded: Result<Loaded, Failed>, trigger: &str) -> Result<(), Denied> {
+        let outcome = match loaded {
             Ok(loaded) => {
                 let warnings = loaded.report.short();
                 if !warnings.is_empty() {
@@ -621,6 +641,7 @@ impl Process {
             Err(failed) => Err(Denied::bad(failed.text())),
         };
         self.log_outcome(trigger, &outcome);
+        outcome
     }
 
     /// Logs the outcome of a reload.
@@ -661,7 +682,7 @@ impl Process {
         self.open_endpoint(&config, Vec::new())
             .map_err(Denied::bad)?;
         if let Err(refusals) = self.server.replace(config, &read.files) {
-            let denied = refused(&refusals);
+            let denied = admin_orders::refused(&refusals);
             // Return to the old address, which worked until now.
             if let Err(error) = self.open_endpoint(&before, Vec::new()) {
                 self.log
@@ -720,6 +741,7 @@ impl Process {
             self.readiness.stopping();
         }
         self.server.emit_stopping();
+        self.leave_fleet(why);
         let grace = self.grace(why);
         let delay = match why {
             Stop::Halt(_) | Stop::Replaced(_) => Duration::ZERO,
@@ -760,24 +782,5 @@ impl Process {
         if self.manners == Manners::Nginx {
             notices::ended(&self.log);
         }
-    }
-}
-
-/// The refusals of a configuration, for the client who sent it.
-fn refused(refusals: &[Refusal]) -> Denied {
-    let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-    let objects = refusals.iter().map(|refusal| {
-        serde_json::json!({
-            "severity": "error",
-            "slug": "refused",
-            "title": refusal.message,
-            "at": refusal.place,
-            "help": refusal.help,
-            "detail": refusal.detail,
-        })
-    });
-    Denied {
-        diagnostics: objects.collect(),
-        ..Denied::bad(why.join("\n"))
     }
 }

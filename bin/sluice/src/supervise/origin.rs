@@ -1,6 +1,7 @@
 //! The origin of a server's configuration.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sluice_admin::document::Document;
 use sluice_diag::Written;
@@ -12,6 +13,8 @@ use crate::messages::{Failed, MessageFormat};
 use crate::nginx::invocation::Invocation;
 use crate::welcome;
 
+use super::fleet::Member;
+
 /// The origin of a server's configuration, which determines how it is reloaded.
 #[derive(Debug)]
 pub enum Origin {
@@ -21,6 +24,8 @@ pub enum Origin {
     CommandLine(Config),
     /// An nginx command line.
     Nginx(Invocation),
+    /// The place of a fleet.
+    Fleet(Arc<Member>),
     /// The saved configuration (`--resume`).
     Saved(Config, Document),
     /// None: the welcome page, until a Caddyfile appears.
@@ -33,6 +38,7 @@ impl Origin {
         match self {
             Origin::Source(source) => source.load(format),
             Origin::Nginx(invocation) => invocation.load(format),
+            Origin::Fleet(member) => member.load(format),
             Origin::CommandLine(config) => {
                 Ok(Loaded::made(config.clone(), Document::Derived, Vec::new()))
             }
@@ -58,9 +64,10 @@ impl Origin {
             Origin::Saved(..) => Err(Failed::new(
                 "the configuration is the one saved for --resume",
             )),
-            Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
-                self.load(MessageFormat::Short)
-            }
+            Origin::Source(Source::File { .. } | Source::Url { .. })
+            | Origin::Fleet(_)
+            | Origin::Nginx(_)
+            | Origin::Nothing => self.load(MessageFormat::Short),
         }
     }
 
@@ -82,9 +89,22 @@ impl Origin {
             Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
             Origin::Nothing
             | Origin::Source(_)
+            | Origin::Fleet(_)
             | Origin::Nginx(_)
             | Origin::CommandLine(_)
             | Origin::Saved(..) => failed,
+        }
+    }
+
+    /// What to start with instead of a configuration that the server could not start with.
+    pub(super) fn fall_back(&self, failed: &Failed, format: MessageFormat) -> Option<Loaded> {
+        match self {
+            Origin::Fleet(member) => member.fall_back(failed, format),
+            Origin::Source(_)
+            | Origin::CommandLine(_)
+            | Origin::Nginx(_)
+            | Origin::Saved(..)
+            | Origin::Nothing => None,
         }
     }
 
@@ -98,7 +118,8 @@ impl Origin {
             .and_then(|settings| settings.persist)
             .unwrap_or(true);
         let made = match self {
-            Origin::CommandLine(_) | Origin::Nginx(_) => true,
+            // A fleet has a copy of its own.
+            Origin::CommandLine(_) | Origin::Nginx(_) | Origin::Fleet(_) => true,
             // The welcome page is not worth saving.
             Origin::Nothing => welcome::is_welcome(config),
             Origin::Source(_) | Origin::Saved(..) => false,

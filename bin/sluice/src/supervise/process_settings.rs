@@ -9,8 +9,10 @@ use sluice_net::sys::placement::Processors;
 use sluice_net::sys::process::set_variables;
 use sluice_net::{Conditions, Scheduling};
 
-use super::WORKERS_MAX;
 use crate::messages::Failed;
+
+/// The maximum number of workers: more threads than CPUs only cost memory.
+const WORKERS_MAX: usize = 1024;
 
 /// Prepares the process, which must have a single thread. Returns what the system has denied; as in nginx the server
 /// runs on without it.
@@ -105,6 +107,25 @@ fn processors(masks: &[String]) -> io::Result<Vec<Processors>> {
             Ok(each.into_iter().cycle().take(WORKERS_MAX).collect())
         }
         Some(_) => Ok(masks.iter().map(set).collect()),
+    }
+}
+
+/// Number of worker threads: `$SLUICE_WORKERS`, else one for each CPU that this process may use, considering affinity
+/// and the quota of its control group.
+pub fn worker_count(configured: usize) -> Result<usize, Failed> {
+    match std::env::var("SLUICE_WORKERS") {
+        Ok(text) if !text.is_empty() => {
+            let count = text
+                .parse()
+                .ok()
+                .filter(|count| (1..=WORKERS_MAX).contains(count));
+            count.ok_or_else(|| {
+                Failed::new(format!("invalid SLUICE_WORKERS `{text}`"))
+                    .help(format!("set it to a number from 1 to {WORKERS_MAX}"))
+            })
+        }
+        Ok(_) | Err(_) if configured > 0 => Ok(configured.min(WORKERS_MAX)),
+        Ok(_) | Err(_) => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
     }
 }
 

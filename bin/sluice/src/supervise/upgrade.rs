@@ -189,7 +189,8 @@ impl Process {
         match &self.origin {
             _ if self.read.is_edited => false,
             Origin::Source(Source::Stdin { .. }) | Origin::Saved(..) => false,
-            Origin::Source(Source::File { .. })
+            Origin::Source(Source::File { .. } | Source::Url { .. })
+            | Origin::Fleet(_)
             | Origin::CommandLine(_)
             | Origin::Nginx(_)
             | Origin::Nothing => true,

@@ -485,6 +485,11 @@ function drawFacts(snapshot) {
     "Open files": process.files_max ? `${count(process.open_files)} of ${count(process.files_max)}` : count(process.open_files),
     PID: String(server.pid),
   };
+  const source = snapshot.config_source;
+  if (source) {
+    const behind = source.lag === null ? "" : `, ${period(source.lag)} behind`;
+    facts.Fleet = `${source.node} of ${source.place}, revision ${source.running || NONE}${behind}`;
+  }
   const list = find("facts");
   Object.entries(facts).forEach(([name, value], index) => {
     let node = list.children[index];
@@ -503,6 +508,9 @@ function problems(snapshot) {
     const when = moment(reloads.last.at);
     found.push(["bad", `The configuration was rejected at ${when}; the one before stays in use.\n${reloads.last.error || ""}`]);
   }
+  const source = snapshot.config_source;
+  if (source && source.refusal) found.push(["bad", `The configuration of ${source.place} was refused.\n${source.refusal}`]);
+  else if (source && source.error) found.push(["bad", `${source.place} cannot be read: ${source.error}`]);
   const down = upstreams.rows.filter((row) => !row.healthy);
   if (down.length > 0) {
     const names = down.slice(0, 5).map((row) => row.address).join(", ");

@@ -2,6 +2,7 @@
 //! Caddy; our own metrics are called `sluice_*`. `record` counts requests even if metrics are not enabled.
 
 mod admin;
+mod config_source;
 mod histogram;
 pub mod limits;
 mod memory;

@@ -9,7 +9,9 @@ use super::sample::{Bound, Kind};
 use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
-use super::{Hub, memory, overload, process, python, rate_limits, stores, upstreams};
+use super::{
+    Hub, config_source, memory, overload, process, python, rate_limits, stores, upstreams,
+};
 use crate::recorder::Recorder;
 
 /// All metrics as text.
@@ -37,6 +39,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     let hub = recorder.hub();
     hub.admin.write(page);
     write_load(hub, page);
+    config_source::write(recorder, page);
     if let Some(http) = hub.http() {
         write_http(&http, page);
     }

@@ -11,7 +11,7 @@ mod snapshot;
 pub use history::HistoryDocument;
 pub use sampler::Status;
 pub use snapshot::{
-    Cache, Certificate, Classes, Concurrency, Connections, FailedRequest, Overload, Process,
-    PythonApplication, RateLimit, ReloadOutcome, Reloads, ServerInfo, Site, Sites, Snapshot, Table,
-    Traffic, UpstreamRow, Urgency, WorkerRow,
+    Cache, Certificate, Classes, Concurrency, ConfigSourceView, Connections, FailedRequest,
+    Overload, Process, PythonApplication, RateLimit, ReloadOutcome, Reloads, ServerInfo, Site,
+    Sites, Snapshot, Table, Traffic, UpstreamRow, Urgency, WorkerRow,
 };

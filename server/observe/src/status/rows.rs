@@ -9,14 +9,15 @@ use sluice_net::{Count, Counters};
 use sluice_python::{GroupSnapshot, GroupState, ProcessState};
 
 use super::snapshot::{
-    Cache, Certificate, Concurrency, Connections, FailedRequest, Overload, PythonApplication,
-    RateLimit, ReloadOutcome, Reloads, ServerInfo, Snapshot, Table, UpstreamRow, WorkerRow, unix,
+    Cache, Certificate, Concurrency, ConfigSourceView, Connections, FailedRequest, Overload,
+    PythonApplication, RateLimit, ReloadOutcome, Reloads, ServerInfo, Snapshot, Table, UpstreamRow,
+    WorkerRow, unix,
 };
 use crate::limits::{CERTIFICATES_SHOWN_MAX, UPSTREAMS_SHOWN_MAX, ZONES_SHOWN_MAX};
 use crate::metrics::{Standing, ZoneTotals};
 use crate::recent_failures::Failure;
 use crate::recorder::Recorder;
-use crate::sources::{CertificateStanding, ConcurrencyStanding};
+use crate::sources::{CertificateStanding, ConcurrencyStanding, ConfigSourceStanding};
 
 /// Fills in these parts.
 pub(super) fn fill(recorder: &Recorder, version: &str, snapshot: &mut Snapshot) {
@@ -32,6 +33,7 @@ pub(super) fn fill(recorder: &Recorder, version: &str, snapshot: &mut Snapshot) 
             .map_or(0.0, |up| up.as_millis() as f64 / 1000.0),
     };
     snapshot.reloads = reloads(recorder);
+    snapshot.config_source = sources.config_source().map(config_source);
     fill_counters(recorder, snapshot);
     let mut upstreams: Vec<UpstreamRow> =
         hub.upstream_standings().into_iter().map(upstream).collect();
@@ -106,6 +108,23 @@ fn reloads(recorder: &Recorder) -> Reloads {
             ok: last.error.is_none(),
             error: last.error,
         }),
+    }
+}
+
+fn config_source(standing: ConfigSourceStanding) -> ConfigSourceView {
+    ConfigSourceView {
+        lag: standing.lag().map(|lag| lag.as_millis() as f64 / 1000.0),
+        place: standing.place,
+        node: standing.node,
+        running: standing.running,
+        offered: standing.offered,
+        refusal: standing.refusal,
+        reachable: standing.is_reachable,
+        error: standing.error,
+        last_contact: standing.last_contact.map(unix),
+        applied: standing.applied,
+        refused: standing.refused,
+        failures: standing.failures,
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub process: Process,
     /// Reloads since the process started.
     pub reloads: Reloads,
+    /// The source of the configuration, if this is a node of a fleet.
+    pub config_source: Option<ConfigSourceView>,
     /// Client connections.
     pub connections: Connections,
     /// All requests.
@@ -117,6 +119,36 @@ pub struct Reloads {
     pub loaded_at: Option<f64>,
     /// The last reload.
     pub last: Option<ReloadOutcome>,
+}
+
+/// The source that a node of a fleet follows for its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConfigSourceView {
+    /// Its URL, without secrets.
+    pub place: String,
+    /// The name of this node.
+    pub node: String,
+    /// The revision in use.
+    pub running: Option<String>,
+    /// The revision at the source.
+    pub offered: Option<String>,
+    /// For how long that has been another one.
+    pub lag: Option<f64>,
+    /// Why this node has refused the one at the source.
+    pub refusal: Option<String>,
+    /// Whether the source has responded to the last request.
+    pub reachable: bool,
+    /// Why it could not be read, if the last attempt failed.
+    pub error: Option<String>,
+    /// When it has responded last.
+    pub last_contact: Option<f64>,
+    /// Configurations that took effect.
+    pub applied: u64,
+    /// Configurations that were refused.
+    pub refused: u64,
+    /// Failed attempts to read the source or to report to it.
+    pub failures: u64,
 }
 
 /// How a reload ended.

@@ -63,8 +63,7 @@ impl Reply {
 
     fn pass(&mut self, outcome: Outcome) {
         self.is_sent = true;
-        // If the follower is gone, the process is stopping. Its queue has a place for one outcome, and no second text is
-        // offered before it.
+        // If the follower is gone, the process is stopping. A full queue waits for a call of the store at most.
         let _ = self
             .wakes
             .send(Wake::Outcome(self.revision.clone(), outcome));
@@ -81,6 +80,8 @@ impl Drop for Reply {
 
 /// A node of a fleet.
 pub struct Node {
+    /// The URL of its source, without secrets.
+    pub place: String,
     /// Its name, which no other node has.
     pub name: String,
     /// The version of sluice.
@@ -158,7 +159,7 @@ impl Follower {
         })
     }
 
-    /// Reads the source now and tries its text again, even if it was refused.
+    /// Reads the source now and tries its text again, even if it was refused or is in use.
     pub fn retry(&self) {
         // If the queue is full, it is about to be read anyway.
         let _ = self.wakes.try_send(Wake::Retry);
@@ -188,6 +189,7 @@ enum Trouble {
 /// The thread of a follower.
 struct Following {
     source: Source,
+    place: String,
     log: Log,
     traffic: Box<dyn Fn() -> Traffic + Send>,
     offering: Offering,
@@ -199,6 +201,8 @@ struct Following {
     reporter: Reporter,
     /// The revision that was offered last, so that it is not offered twice.
     tried: Option<Revision>,
+    /// Offer the next text that is read in any case.
+    is_forced: bool,
     is_offered: bool,
     trouble: Option<(Trouble, Instant)>,
     pause: Duration,
@@ -230,6 +234,7 @@ impl Following {
         Following {
             reporter: Reporter::new(&source, &report.node, node.log.clone()),
             source,
+            place: node.place,
             log: node.log,
             samples: Samples::new(now, (node.traffic)()),
             traffic: node.traffic,
@@ -239,6 +244,7 @@ impl Following {
             wakes: None,
             report,
             tried,
+            is_forced: false,
             is_offered: false,
             trouble: None,
             pause: RETRY_PAUSE_MIN,
@@ -267,7 +273,7 @@ impl Following {
                     self.look();
                 }
                 Ok(Wake::Retry) => {
-                    self.tried = None;
+                    self.is_forced = true;
                     self.look();
                 }
                 Ok(Wake::Outcome(revision, outcome)) => self.conclude(revision, outcome),
@@ -311,7 +317,8 @@ impl Following {
         if self.is_offered {
             return;
         }
-        if is_running {
+        let is_forced = std::mem::take(&mut self.is_forced);
+        if is_running && !is_forced {
             self.tried = Some(seen.revision);
             if self.report.refused.take().is_some() {
                 self.reporter.hurry();
@@ -319,7 +326,7 @@ impl Following {
             }
             return;
         }
-        if self.tried.as_ref() == Some(&seen.revision) {
+        if self.tried.as_ref() == Some(&seen.revision) && !is_forced {
             return;
         }
         let Some(wakes) = self.wakes.clone() else {
@@ -399,7 +406,7 @@ impl Following {
             };
             let entry = self.log.info("config", message);
             entry
-                .text("source", self.source.place())
+                .text("source", &self.place)
                 .duration("after", since.elapsed())
                 .send();
             self.reporter.hurry();
@@ -455,16 +462,13 @@ impl Following {
             Trouble::Fault(Fault::Away) => self.log.warn("config", message),
             Trouble::Fault(_) | Trouble::Missing => self.log.error("config", message),
         };
-        entry
-            .text("source", self.source.place())
-            .text("error", what)
-            .send();
+        entry.text("source", &self.place).text("error", what).send();
     }
 
     /// Shows the state of the node.
     fn show(&self) {
         let mut standing = self.standing.edit();
-        standing.place = self.source.place().to_owned();
+        standing.place.clone_from(&self.place);
         standing.node = self.report.node.clone();
         let revision = |ran: &Ran| ran.revision.to_string();
         standing.running = self.report.running.as_ref().map(revision);

@@ -74,11 +74,6 @@ impl HttpSource {
         })
     }
 
-    /// The URL without secrets.
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-
     /// Reads the text, or finds that it has not changed.
     pub(super) fn read(&self) -> Result<Seen, StoreError> {
         let error = |fault, what: String| StoreError::new(fault, &self.place, what);

@@ -16,6 +16,8 @@ mod reporter;
 mod revision;
 mod source;
 mod standing;
+#[cfg(test)]
+mod tests;
 mod traffic;
 mod view;
 mod watcher;

@@ -58,14 +58,6 @@ impl Source {
         Ok(Source::Store(store, layout))
     }
 
-    /// The place, without secrets.
-    pub fn place(&self) -> &str {
-        match self {
-            Source::Store(store, _) => store.place(),
-            Source::Http(http) => http.place(),
-        }
-    }
-
     /// Reads the text for the node called `node`; that for all nodes if `None`. `Ok(None)` if there is none.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_observe::status::{Certificate, Snapshot, Traffic, Urgency};
+use sluice_observe::status::{Certificate, ConfigSourceView, Snapshot, Traffic, Urgency};
 
 /// Text without control characters: names and paths come from clients, and a terminal would obey theirs. Characters that
 /// change the direction of the text are replaced as well.
@@ -108,6 +108,9 @@ pub fn problems(snapshot: &Snapshot) -> Vec<String> {
         let error = error.lines().next().unwrap_or_default();
         found.push(format!("configuration rejected {ago} ago: {error}"));
     }
+    if let Some(source) = &snapshot.config_source {
+        found.extend(source_problem(source));
+    }
     for upstream in snapshot.upstreams.rows.iter().filter(|one| !one.healthy) {
         let why = upstream.reasons.join("; ");
         found.push(format!("upstream {} is down: {why}", upstream.address));
@@ -123,6 +126,28 @@ pub fn problems(snapshot: &Snapshot) -> Vec<String> {
     let certificates = snapshot.certificates.rows.iter();
     found.extend(certificates.filter_map(|one| certificate_problem(one, snapshot.at)));
     found
+}
+
+fn source_problem(source: &ConfigSourceView) -> Option<String> {
+    if let Some(refusal) = &source.refusal {
+        let why = refusal.lines().next().unwrap_or_default();
+        return Some(format!("configuration of {} refused: {why}", source.place));
+    }
+    let error = source.error.as_deref()?;
+    let why = error.lines().next().unwrap_or_default();
+    Some(format!("{} cannot be read: {why}", source.place))
+}
+
+/// One line about the fleet.
+fn fleet(source: &ConfigSourceView) -> String {
+    let revision = source.running.as_deref().unwrap_or("none");
+    let lag = source
+        .lag
+        .map_or(String::new(), |lag| format!(", {} behind", period(lag)));
+    clean(&format!(
+        "node {} of {}, revision {revision}{lag}",
+        source.node, source.place
+    ))
 }
 
 fn certificate_problem(certificate: &Certificate, now: f64) -> Option<String> {
@@ -191,6 +216,9 @@ pub fn page(snapshot: &Snapshot, address: &str) -> String {
     };
     line(format!("requests     {}", requests(&snapshot.requests)));
     line(format!("process      {}", process(snapshot)));
+    if let Some(source) = &snapshot.config_source {
+        line(format!("fleet        {}", fleet(source)));
+    }
     for problem in problems(snapshot) {
         line(format!("problem      {}", clean(&problem)));
     }
@@ -249,6 +277,37 @@ mod tests {
     use sluice_observe::status::{Reloads, Site, Sites};
 
     use super::*;
+
+    #[test]
+    fn a_node_shows_its_fleet_and_what_it_refuses() {
+        let source = ConfigSourceView {
+            place: "etcd://h/k".into(),
+            node: "a".into(),
+            running: Some("ba7816bf8f01".into()),
+            lag: Some(60.0),
+            ..ConfigSourceView::default()
+        };
+        let shown = |source: &ConfigSourceView| {
+            let snapshot = Snapshot {
+                config_source: Some(source.clone()),
+                ..Snapshot::default()
+            };
+            page(&snapshot, "localhost:2019")
+        };
+        let expected = "\nfleet        node a of etcd://h/k, revision ba7816bf8f01, 1m behind\n";
+        assert!(shown(&source).contains(expected), "{}", shown(&source));
+        assert!(!shown(&source).contains("problem"));
+        let source = ConfigSourceView {
+            error: Some("refused\nmore".into()),
+            ..source
+        };
+        assert!(shown(&source).contains("problem      etcd://h/k cannot be read: refused\n"));
+        let source = ConfigSourceView {
+            refusal: Some("no".into()),
+            ..source
+        };
+        assert!(shown(&source).contains("problem      configuration of etcd://h/k refused: no\n"));
+    }
 
     #[test]
     fn a_terminal_gets_no_commands_of_clients() {
