@@ -12,6 +12,10 @@ mod key;
 mod lease;
 pub mod limits;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "redis")]
+mod tls;
 mod values;
 
 use std::fmt;
@@ -21,6 +25,8 @@ pub use calls::Statistics;
 pub use failure::{Fault, StoreError};
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
+#[cfg(feature = "redis")]
+pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 
 /// An engine that keeps values for several nodes.
