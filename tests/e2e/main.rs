@@ -48,6 +48,7 @@ mod php;
 mod process;
 mod proxy;
 mod proxy_header;
+mod push;
 mod python;
 mod rare_options;
 mod reload;

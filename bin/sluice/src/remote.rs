@@ -1,8 +1,9 @@
 //! Configurations at a URL: reading them, and the environment variable with the password.
 
+use std::sync::Arc;
+
 use sluice_serve::fleet::{Layout, Location, LocationError, Scheme, Source};
 use sluice_store::Store;
-use std::sync::Arc;
 
 use crate::messages::Failed;
 
@@ -39,8 +40,11 @@ pub fn read(location: &Result<Box<Location>, LocationError>) -> Result<(String, 
 /// The store at `url`, for the commands that write to it.
 pub fn store(url: &str) -> Result<(Location, Arc<dyn Store>, Layout), Failed> {
     if !Location::is_url(url) {
-        return Err(Failed::new(format!("`{url}` is not the URL of a store"))
-            .help("write etcd://HOST/KEY, redis://HOST/KEY or postgres://HOST/DATABASE/KEY"));
+        return Err(
+            Failed::new(format!("`{url}` is not the URL of a store")).help(
+                "write etcd://HOST/KEY, redis://HOST/PREFIX/KEY or postgres://HOST/DATABASE/KEY",
+            ),
+        );
     }
     let location = location(url).map_err(Failed::new)?;
     match Source::open(&location).map_err(Failed::new)? {

@@ -2,7 +2,7 @@
 //! Those of `sluice nginx` are in `nginx::upgrade`.
 
 mod failing;
-mod running;
+pub mod running;
 mod soak;
 mod state;
 

@@ -454,6 +454,9 @@ impl Following {
             Trouble::Missing => {
                 "the configuration source has no configuration; the one in use stays"
             }
+            Trouble::Fault(Fault::Foreign | Fault::Limit) => {
+                "the configuration source has something unusable; the configuration stays as it is"
+            }
             Trouble::Fault(_) => {
                 "the configuration source does not respond; the configuration stays as it is"
             }

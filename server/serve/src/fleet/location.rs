@@ -69,8 +69,6 @@ pub enum LocationError {
     Encoding,
     /// It does not have this option.
     Option(String, &'static [&'static str]),
-    /// An option has a value that it does not take.
-    Value(String),
 }
 
 impl Scheme {
@@ -97,9 +95,9 @@ impl Scheme {
         match self {
             Scheme::Etcd => &[],
             Scheme::EtcdTls => &["ca", "cert", "key"],
-            Scheme::Redis => &["db", "prefix"],
-            Scheme::RedisTls => &["ca", "cert", "db", "key", "prefix"],
-            Scheme::Postgres => &["ca", "sslmode", "table"],
+            Scheme::Redis => &["db"],
+            Scheme::RedisTls => &["ca", "cert", "db", "key"],
+            Scheme::Postgres => &["ca"],
             Scheme::Http | Scheme::Https => &[],
         }
     }
@@ -150,7 +148,8 @@ impl Location {
             });
         }
         let key = decoded(path.trim_end_matches('/'))?;
-        if key.is_empty() || scheme == Scheme::Postgres && !key.contains('/') {
+        let has_two = matches!(scheme, Scheme::Redis | Scheme::RedisTls | Scheme::Postgres);
+        if key.is_empty() || has_two && !key.contains('/') {
             return Err(LocationError::Key);
         }
         Key::new(key.clone()).map_err(|error| LocationError::KeyRule(error.to_string()))?;
@@ -237,8 +236,8 @@ impl fmt::Display for LocationError {
             }
             LocationError::Host => f.write_str("the URL of the configuration lacks a host"),
             LocationError::Key => f.write_str(
-                "the URL of the configuration lacks a key: write etcd://HOST/KEY, redis://HOST/KEY or \
-                 postgres://HOST/DATABASE/KEY",
+                "the URL of the configuration lacks a key: write etcd://HOST/KEY, redis://HOST/PREFIX/KEY \
+                 or postgres://HOST/DATABASE/KEY",
             ),
             LocationError::KeyRule(rule) => write!(f, "the key of the configuration: {rule}"),
             LocationError::Encoding => {
@@ -250,9 +249,6 @@ impl fmt::Display for LocationError {
             LocationError::Option(name, known) => {
                 let known = known.join("`, `");
                 write!(f, "`{name}` is not an option of the URL: use `{known}`")
-            }
-            LocationError::Value(name) => {
-                write!(f, "the value of `{name}` in the URL of the configuration is not valid")
             }
         }
     }
@@ -280,7 +276,7 @@ mod tests {
             !shown.contains("p@ss") && !shown.contains("p%40ss"),
             "{shown}"
         );
-        let redis = Location::parse("rediss://:a:b@c/Caddyfile?db=3&ca=/etc/ca.pem").unwrap();
+        let redis = Location::parse("rediss://:a:b@c/p/Caddyfile?db=3&ca=/etc/ca.pem").unwrap();
         assert_eq!(redis.user, None);
         assert_eq!(redis.password.as_deref(), Some("a:b"));
         assert_eq!((redis.option("db"), redis.option("key")), (Some("3"), None));
@@ -303,12 +299,13 @@ mod tests {
         assert_eq!(failed("etcd://a"), LocationError::Key);
         assert_eq!(failed("etcd://a/"), LocationError::Key);
         assert_eq!(failed("postgres://a/db"), LocationError::Key);
+        assert_eq!(failed("redis://a/key"), LocationError::Key);
         assert_eq!(failed("etcd://a/%zz"), LocationError::Encoding);
         assert!(matches!(
             failed("etcd://a/b/../c"),
             LocationError::KeyRule(_)
         ));
-        assert!(failed("redis://a/b?x=1").to_string().contains("`db`"));
+        assert!(failed("redis://a/b/c?x=1").to_string().contains("`db`"));
         assert!(
             failed("etcd://a/b?x=1")
                 .to_string()

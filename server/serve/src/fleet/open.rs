@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sluice_store::etcd::{EtcdOptions, EtcdStore};
-use sluice_store::{Fault, Store, StoreError};
+use sluice_store::redis::{RedisOptions, RedisServers, RedisStore};
+use sluice_store::{Fault, Store, StoreError, TlsOptions};
 
 use super::location::{Location, Scheme};
 
@@ -14,10 +15,16 @@ pub(super) fn open(location: &Location) -> Result<(Arc<dyn Store>, String), Stor
     match location.scheme {
         Scheme::Etcd => etcd(location, "http"),
         Scheme::EtcdTls => etcd(location, "https"),
-        Scheme::Redis | Scheme::RedisTls | Scheme::Postgres => {
-            let scheme = location.scheme.as_str();
-            Err(error(format!("this build has no support for {scheme}")))
-        }
+        Scheme::Redis => redis(location, None),
+        Scheme::RedisTls => redis(
+            location,
+            Some(TlsOptions {
+                ca: file(location, "ca")?,
+                identity: identity(location)?,
+                ..TlsOptions::default()
+            }),
+        ),
+        Scheme::Postgres => Err(error("PostgreSQL is not supported yet".to_owned())),
         Scheme::Http | Scheme::Https => Err(error("an HTTP server can only be read".to_owned())),
     }
 }
@@ -29,23 +36,15 @@ fn etcd(location: &Location, scheme: &str) -> Result<(Arc<dyn Store>, String), S
         Some((prefix, key)) => (format!("/{prefix}"), key),
         None => (String::new(), location.key.as_str()),
     };
-    let endpoint = |host: &String| match host.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => format!("{scheme}://{host}"),
-        Some(_) | None => format!("{scheme}://{host}:{ETCD_PORT}"),
-    };
-    let identity = match (file(location, "cert")?, file(location, "key")?) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => {
-            let what = "`cert` and `key` belong together";
-            return Err(StoreError::new(Fault::Setting, &location.to_string(), what));
-        }
+    let endpoint = |host: &String| {
+        let (name, port) = server(host, ETCD_PORT);
+        format!("{scheme}://{name}:{port}")
     };
     let user = location.user.clone();
     let store = EtcdStore::open(&EtcdOptions {
         endpoints: location.hosts.iter().map(endpoint).collect(),
         ca: file(location, "ca")?,
-        identity,
+        identity: identity(location)?,
         login: user.map(|user| (user, location.password.clone().unwrap_or_default())),
         prefix,
         ..EtcdOptions::default()
@@ -54,6 +53,53 @@ fn etcd(location: &Location, scheme: &str) -> Result<(Arc<dyn Store>, String), S
 }
 
 const ETCD_PORT: u16 = 2379;
+
+/// The path of the URL is the key in Redis, of which all but the last segment are the prefix.
+fn redis(
+    location: &Location,
+    tls: Option<TlsOptions>,
+) -> Result<(Arc<dyn Store>, String), StoreError> {
+    let error = |what: &str| StoreError::new(Fault::Setting, &location.to_string(), what);
+    let [host] = location.hosts.as_slice() else {
+        return Err(error("it has one server"));
+    };
+    let (prefix, key) = location.key.rsplit_once('/').unwrap_or(("", &location.key));
+    let (name, port) = server(host, REDIS_PORT);
+    let db = location.option("db").unwrap_or("0").parse();
+    let store = RedisStore::open(&RedisOptions {
+        servers: RedisServers::Single(name.trim_matches(['[', ']']).to_owned(), port),
+        username: location.user.clone(),
+        password: location.password.clone(),
+        db: db.map_err(|_| error("`db` is not a number"))?,
+        prefix: prefix.to_owned(),
+        tls,
+        ..RedisOptions::default()
+    })?;
+    Ok((Arc::new(store), key.to_owned()))
+}
+
+const REDIS_PORT: u16 = 6379;
+
+/// Host and port.
+fn server(text: &str, port: u16) -> (&str, u16) {
+    let given = text.rsplit_once(':');
+    let given = given.and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    // The last part of a bare IPv6 address is not a port.
+    let given = given.filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    given.unwrap_or((text, port))
+}
+
+/// The certificate and the key that the options name.
+fn identity(location: &Location) -> Result<Option<(Vec<u8>, Vec<u8>)>, StoreError> {
+    match (file(location, "cert")?, file(location, "key")?) {
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) | (None, Some(_)) => {
+            let what = "`cert` and `key` belong together";
+            Err(StoreError::new(Fault::Setting, &location.to_string(), what))
+        }
+    }
+}
 
 /// The content of the file that an option names.
 fn file(location: &Location, option: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -64,4 +110,41 @@ fn file(location: &Location, option: &str) -> Result<Option<Vec<u8>>, StoreError
         let what = format!("cannot read `{path}`: {error}");
         StoreError::new(Fault::Setting, &location.to_string(), what)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_have_a_default_port() {
+        assert_eq!(server("a", 1), ("a", 1));
+        assert_eq!(server("a:2", 1), ("a", 2));
+        assert_eq!(server("[::1]:2", 1), ("[::1]", 2));
+        assert_eq!(server("[::1]", 1), ("[::1]", 1));
+    }
+
+    #[test]
+    fn stores_are_opened_without_a_request() {
+        let opened = |url: &str| {
+            let location = Location::parse(url).unwrap();
+            open(&location).map(|(store, key)| (store.place().to_owned(), key))
+        };
+        let (place, key) = opened("etcd://u:secret@a,b:1/sluice/prod").unwrap();
+        assert_eq!(key, "prod");
+        assert!(
+            place.contains("a:2379") && !place.contains("secret"),
+            "{place}"
+        );
+        let (place, key) = opened("redis://:secret@a/sluice/x/prod?db=2").unwrap();
+        assert_eq!(key, "prod");
+        assert!(place.contains('a') && !place.contains("secret"), "{place}");
+        for wrong in [
+            "redis://a/b/c?db=x",
+            "redis://a,b/c/d",
+            "etcds://a/b?cert=/dev/null",
+        ] {
+            assert_eq!(opened(wrong).unwrap_err().fault, Fault::Setting, "{wrong}");
+        }
+    }
 }
