@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::harness::{Folder, eventually, finish, sluice, text};
 
 use super::engines::Etcd;
-use super::nodes::{await_states, bad_site, node, nodes, push, site};
+use super::nodes::{await_states, bad_site, leave, node, nodes, push, site};
 
 const AWAY: &str = "the configuration source does not respond";
 const BACK: &str = "the configuration source responds again";
@@ -79,7 +79,7 @@ fn a_node_that_starts_with_a_bad_configuration_runs_its_last_good_one() {
     let Some(etcd) = Etcd::start() else { return };
     let (url, configs) = (etcd.url(""), Folder::new());
     push(&url, &site("a"), &[]);
-    drop(nodes(&url, 1, &configs));
+    nodes(&url, 1, &configs).into_iter().for_each(leave);
     let start = || node(&url, "n0", &configs.path().join("n0")).start();
     for bad in [bad_site(), ":80 {\n\tno_such_directive\n}\n".to_owned()] {
         etcd.put(&bad);
@@ -91,6 +91,7 @@ fn a_node_that_starts_with_a_bad_configuration_runs_its_last_good_one() {
         assert_eq!(server.ask("/").text(), "b");
         etcd.put(&site("a"));
         await_states(&url, "in_sync", 1);
+        leave(server);
     }
     // Without a copy there is nothing to fall back to.
     etcd.put(&bad_site());
@@ -109,7 +110,9 @@ fn a_wrong_password_is_reported_once() {
     let Some(etcd) = Etcd::start() else { return };
     let configs = Folder::new();
     push(&etcd.url(""), &site("a"), &[]);
-    drop(nodes(&etcd.url(""), 1, &configs));
+    nodes(&etcd.url(""), 1, &configs)
+        .into_iter()
+        .for_each(leave);
     etcd.control(&["user", "add", "root:right"]);
     etcd.control(&["user", "grant-role", "root", "root"]);
     etcd.control(&["auth", "enable"]);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use crate::harness::{Folder, eventually, text};
 use crate::support::listen;
 
-use super::nodes::{node, push, run, site};
+use super::nodes::{leave, node, push, run, site};
 
 /// What the server has, and how often it was asked.
 #[derive(Default)]
@@ -79,8 +79,8 @@ fn an_http_server_is_polled_with_conditional_requests() {
         4,
         "each text once"
     );
-    drop(server);
-    // Nobody listens there any more as far as this node can see: it starts from its copy.
+    leave(server);
+    // It starts from its copy.
     edit(&|page| page.status = Some(500));
     let server = node(&url, "n0", configs.path()).start();
     assert_eq!(server.ask("/").text(), "the longest");

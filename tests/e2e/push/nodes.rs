@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
+use sluice_net::sys::process::Signal;
 
 use crate::harness::{Folder, Server, Setup, eventually, finish, sluice, text};
 
@@ -66,16 +67,10 @@ pub fn run(args: &[&str], files: &[(&str, &str)]) -> Output {
 
 /// Pushes a configuration; the outcome, and what was said about it.
 pub fn push(url: &str, configuration: &str, flags: &[&str]) -> (Value, String) {
-    let mut args = vec![
-        "push",
-        "Caddyfile",
-        "--to",
-        url,
-        "--yes",
-        "--json",
-        "--observe",
-        "0s",
-    ];
+    let mut args = vec!["push", "Caddyfile", "--to", url, "--yes", "--json"];
+    if !flags.contains(&"--observe") {
+        args.extend(["--observe", "0s"]);
+    }
     args.extend(flags);
     let output = run(&args, &[("Caddyfile", configuration)]);
     let outcome: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -92,4 +87,10 @@ pub fn verdicts(outcome: &Value) -> Vec<&str> {
     verdicts
         .filter_map(|node| node["verdict"].as_str())
         .collect()
+}
+
+/// Stops a node, which leaves its fleet.
+pub fn leave(mut node: Server) {
+    node.signal(Signal::Terminate);
+    assert!(node.wait_for_end().success());
 }

@@ -346,6 +346,7 @@ impl Progress {
         }
         if self.stage != Some(stage) {
             self.stage = Some(stage);
+            self.shown.clear();
             say!(
                 "{}",
                 match stage {

@@ -9,6 +9,7 @@
 //!
 //! A node holds the lease `KEY.nodes/NAME`, and a push holds `KEY.push`.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -98,19 +99,21 @@ impl Layout {
         format!("{}.push", self.text)
     }
 
-    /// The names of the nodes that are alive.
+    /// The names of the nodes that hold one of these leases.
     ///
     /// # Errors
-    /// The store fails, or there are too many.
-    pub fn living(&self, store: &dyn Store) -> Result<Vec<String>, StoreError> {
-        let leases = store.leases()?;
+    /// There are too many.
+    pub fn living(
+        &self,
+        leases: &[String],
+        store: &dyn Store,
+    ) -> Result<BTreeSet<String>, StoreError> {
         let prefix = format!("{}/", self.nodes);
         let names = leases
             .iter()
             .filter_map(|lease| lease.strip_prefix(&prefix));
-        let mut names: Vec<String> = names.map(str::to_owned).collect();
-        names.sort();
-        bounded(names, store)
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        Ok(bounded(names, store)?.into_iter().collect())
     }
 
     /// The keys of all reports.

@@ -303,7 +303,9 @@ fn a_refused_text_is_rolled_back() {
 fn the_first_text_of_a_fleet_is_removed_if_it_is_refused() {
     let store = MemoryStore::new();
     let _node = TestNode::start(&store, "n", "a");
-    wait("the node", || !layout().living(&store).unwrap().is_empty());
+    wait("the node", || {
+        Fleet::read(&store, &layout()).unwrap().living().count() == 1
+    });
     let done = pushed(&store, &proposal("bad"));
     assert!(
         matches!(done.outcome, PushOutcome::RolledBack { .. }),

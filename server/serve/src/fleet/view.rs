@@ -83,13 +83,14 @@ impl Fleet {
     pub fn read(store: &dyn Store, layout: &Layout) -> Result<Fleet, StoreError> {
         let mut found = store.load(&[&layout.text, &layout.canary])?.into_iter();
         let (text, canary) = (found.next().flatten(), found.next().flatten());
-        let leases: BTreeSet<String> = layout.living(store)?.into_iter().collect();
-        let is_pushing = store.leases()?.contains(&layout.push_lease());
+        let leases = store.leases()?;
+        let is_pushing = leases.contains(&layout.push_lease());
+        let living = layout.living(&leases, store)?;
         let reports = reports(store, layout)?;
         let canary = canary.and_then(|value| serde_json::from_slice(&value.bytes).ok());
         let revision = text.as_ref().map(revision_of);
         let changed = text.map(|value| value.modified);
-        let names: BTreeSet<&String> = leases.iter().chain(reports.keys()).collect();
+        let names: BTreeSet<&String> = living.iter().chain(reports.keys()).collect();
         let nodes = names.into_iter().map(|name| {
             let own: Option<&Canary> = canary.as_ref();
             let own = own.filter(|canary| canary.nodes.contains(name));
@@ -97,7 +98,7 @@ impl Fleet {
             view(
                 name,
                 reports.get(name),
-                leases.contains(name),
+                living.contains(name),
                 wanted,
                 changed,
             )
