@@ -3,14 +3,15 @@
 mod engines;
 mod faults;
 mod http;
+mod load;
 mod nodes;
 
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use crate::harness::{Folder, Server, Setup, text};
-use crate::upgrade::running::Clients;
 use engines::{Etcd, Redis};
+use load::Load;
 use nodes::{await_states, bad_site, fleet, node, nodes, push, run, site, verdicts};
 
 const PUSHES: usize = 50;
@@ -25,10 +26,7 @@ fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
     let (outcome, _) = push(&url, &site("v0"), &["--if-revision", "none"]);
     assert_eq!(outcome["outcome"], "done");
     let servers = nodes(&url, 5, &configs);
-    let clients: Vec<Clients> = servers
-        .iter()
-        .map(|node| Clients::start(node.port, "/", 3))
-        .collect();
+    let load = Load::start(&servers);
     let mut seconds = Vec::new();
     for number in 1..=PUSHES {
         if number == BAD {
@@ -47,14 +45,22 @@ fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
         let (outcome, said) = push(&url, &site(&format!("v{number}")), &[]);
         assert_eq!(verdicts(&outcome), ["took"; 5], "{said}");
         let rows = outcome["nodes"].as_array().expect("a list").iter();
-        seconds.extend(rows.filter_map(|row| row["seconds"].as_f64()));
+        let taken: Vec<f64> = rows.filter_map(|row| row["seconds"].as_f64()).collect();
+        if taken.iter().any(|seconds| *seconds > 1.0) {
+            println!("push {number} took {taken:?}");
+            for server in &servers {
+                println!("{}", server.stderr());
+            }
+        }
+        seconds.extend(taken);
         assert!(
             servers
                 .iter()
                 .all(|node| node.ask("/").text() == format!("v{number}"))
         );
     }
-    let served: u64 = clients.into_iter().map(Clients::end).sum();
+    let (served, failed) = load.end();
+    assert_eq!(failed, 0, "of {served} requests");
     seconds.sort_by(f64::total_cmp);
     let at = |share: f64| seconds[((seconds.len() - 1) as f64 * share) as usize];
     println!(
@@ -154,30 +160,18 @@ fn a_canary_with_errors_is_rolled_back_before_the_others_take_it() {
     let (url, configs) = (etcd.url(""), Folder::new());
     push(&url, &site("good"), &[]);
     let servers = nodes(&url, 3, &configs);
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let threads: Vec<_> = (servers.iter())
-        .map(|node| (node.port, stop.clone()))
-        .map(|(port, stop)| {
-            thread::spawn(move || {
-                let mut failed = 0;
-                while !stop.load(std::sync::atomic::Ordering::Acquire) {
-                    failed += u64::from(crate::client::ask(port, "/").status == 500);
-                }
-                failed
-            })
-        })
+    let loads: Vec<Load> = servers
+        .iter()
+        .map(|node| Load::start(std::slice::from_ref(node)))
         .collect();
     let failing = ":{$PORT:8080} {\n\trespond \"broken\" 500\n}\n";
     let flags = ["--canary", "30%", "--observe", "60s"];
     let (outcome, said) = push(&url, failing, &flags);
-    stop.store(true, std::sync::atomic::Ordering::Release);
-    let failed = threads
-        .into_iter()
-        .map(|thread| thread.join().expect("it asks"));
+    let failed = loads.into_iter().map(|load| load.end().1);
     assert_eq!(
         failed.filter(|failed| *failed > 0).count(),
         1,
-        "one node took it"
+        "one node took it: {said}"
     );
     assert_eq!(outcome["outcome"], "rolled_back", "{said}");
     assert_eq!(outcome["stage"], "canary");

@@ -324,7 +324,7 @@ fn explain(error: PushError, location: &Location) -> Failed {
     }
 }
 
-/// Prints verdicts as they come.
+/// Prints each verdict once.
 struct Progress {
     is_quiet: bool,
     stage: Option<Stage>,

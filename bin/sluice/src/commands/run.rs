@@ -74,7 +74,7 @@ impl Args {
                 if self.resume {
                     return Err(
                         Failed::new("`--resume` has no effect on the node of a fleet")
-                            .help("leave it out: a node keeps a copy of its last configuration"),
+                            .help("omit it: a node keeps a copy of its last configuration"),
                     );
                 }
                 let location = *location.map_err(Failed::new)?;

@@ -19,64 +19,11 @@ use super::revision::Revision;
 use super::source::{Seen, Source};
 use super::standing::FollowerStanding;
 use super::traffic::{Samples, Traffic};
+use super::wakes::{Leaving, Offered, Offering, Outcome, Reply, WAKES_MAX, Wake};
 use super::watcher::{self, Gate};
 use crate::limits::{
     LEAVE_WAIT, REFUSED_PAUSE_MAX, REPORTED_ERROR_BYTES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
 };
-
-/// A text that a node is to run.
-#[derive(Clone, Debug)]
-pub struct Offered {
-    /// The text.
-    pub text: String,
-    /// Its revision.
-    pub revision: Revision,
-}
-
-/// What became of an offered text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is in effect.
-    Applied,
-    /// It is not valid, for these reasons; the one before stays in effect.
-    Refused(String),
-    /// The server cannot change now; the text is offered again.
-    Deferred,
-}
-
-/// Takes offered texts. It returns at once; the outcome follows.
-pub type Offering = Box<dyn FnMut(Offered, Reply) + Send>;
-
-/// Reports what became of an offered text. If it is dropped, the text counts as deferred.
-#[derive(Debug)]
-pub struct Reply {
-    wakes: SyncSender<Wake>,
-    revision: Revision,
-    is_sent: bool,
-}
-
-impl Reply {
-    /// Reports it.
-    pub fn send(mut self, outcome: Outcome) {
-        self.pass(outcome);
-    }
-
-    fn pass(&mut self, outcome: Outcome) {
-        self.is_sent = true;
-        // If the follower is gone, the process is stopping. A full queue waits for a call of the store at most.
-        let _ = self
-            .wakes
-            .send(Wake::Outcome(self.revision.clone(), outcome));
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        if !self.is_sent {
-            self.pass(Outcome::Deferred);
-        }
-    }
-}
 
 /// A node of a fleet.
 pub struct Node {
@@ -96,32 +43,7 @@ pub struct Node {
     pub log: Log,
 }
 
-/// What wakes the follower.
-#[derive(Debug)]
-pub(super) enum Wake {
-    /// The source may have changed.
-    Look,
-    /// An operator wants the text to be tried again.
-    Retry,
-    /// What became of the text of this revision.
-    Outcome(Revision, Outcome),
-    /// The process stops, or another one has replaced it.
-    Leave(Leaving),
-}
-
-/// How a node leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
-    /// It stops: its report is removed.
-    Stopped,
-    /// A new process goes on as this node.
-    Replaced,
-}
-
-/// Wakes that wait at most: one of each kind.
-const WAKES_MAX: usize = 4;
-
-/// Follows a source until it is told to leave.
+/// Follows a source until it leaves.
 #[derive(Debug)]
 pub struct Follower {
     wakes: SyncSender<Wake>,
@@ -335,11 +257,7 @@ impl Following {
         self.tried = Some(seen.revision.clone());
         self.is_offered = true;
         self.report.attempts += 1;
-        let reply = Reply {
-            wakes,
-            revision: seen.revision.clone(),
-            is_sent: false,
-        };
+        let reply = Reply::new(wakes, seen.revision.clone());
         let offered = Offered {
             text: seen.text,
             revision: seen.revision,

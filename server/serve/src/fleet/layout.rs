@@ -170,6 +170,14 @@ impl Layout {
     }
 }
 
+/// A key that the rules allow because its parts were checked before.
+pub(super) fn checked_key(
+    key: Result<Key, KeyError>,
+    store: &dyn Store,
+) -> Result<Key, StoreError> {
+    key.map_err(|error| StoreError::new(Fault::Setting, store.place(), error.to_string()))
+}
+
 /// The longest name of a node: a host name has at most 253 bytes.
 const NODE_NAME_BYTES_MAX: usize = 255;
 

@@ -244,7 +244,7 @@ impl fmt::Display for LocationError {
                 f.write_str("the URL of the configuration has an invalid percent-encoding")
             }
             LocationError::Option(name, []) => {
-                write!(f, "`{name}` in the URL of the configuration: it takes no options")
+                write!(f, "`{name}` in the URL of the configuration: it has no options")
             }
             LocationError::Option(name, known) => {
                 let known = known.join("`, `");
@@ -309,7 +309,7 @@ mod tests {
         assert!(
             failed("etcd://a/b?x=1")
                 .to_string()
-                .contains("takes no options")
+                .contains("has no options")
         );
     }
 

@@ -9,6 +9,7 @@ mod http_source;
 mod layout;
 mod location;
 mod open;
+mod proposal;
 mod push;
 mod push_steps;
 mod report;
@@ -20,19 +21,21 @@ mod standing;
 mod tests;
 mod traffic;
 mod view;
+mod wakes;
 mod watcher;
 
 pub use copy::Copy;
-pub use follow::{Follower, Leaving, Node, Offered, Offering, Outcome, Reply};
+pub use follow::{Follower, Node};
 pub use layout::{Canary, Layout, Past};
 pub use location::{Location, LocationError, Scheme};
-pub use push::{
+pub use proposal::{
     Checked, NodeVerdict, Proposal, PushError, PushOutcome, Pushed, Share, Stage, Verdict, Wanted,
-    before_last, check, push,
 };
+pub use push::{before_last, check, push};
 pub use report::{NodeReport, Ran, Refusal};
 pub use revision::Revision;
 pub use source::{Seen, Source};
 pub use standing::FollowerStanding;
 pub use traffic::{Traffic, Window};
 pub use view::{Fleet, NodeState, NodeView};
+pub use wakes::{Leaving, Offered, Offering, Outcome, Reply};

@@ -6,10 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sluice_store::{Fault, Guard, Key, Lease, Store, StoreError, Watch, Write};
 
-use super::layout::{Canary, Layout};
-use super::push::{
-    Checked, NodeVerdict, Proposal, PushError, PushOutcome, Stage, Verdict, checked_key,
-};
+use super::layout::{Canary, Layout, checked_key};
+use super::proposal::{Checked, NodeVerdict, Proposal, PushError, PushOutcome, Stage, Verdict};
 use super::revision::Revision;
 use super::view::{Fleet, NodeState, NodeView, revision_of};
 use crate::limits::{HISTORY_MAX, PUSH_LOOK, VERDICT_GRACE};

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use sluice_observe::log::Log;
 use sluice_store::{Fault, Guard, Key, Lease, Store, StoreError, Write};
 
-use super::follow::Leaving;
 use super::report::NodeReport;
 use super::source::Source;
+use super::wakes::Leaving;
 use crate::limits::{NAME_TAKEN_AFTER, REPORT_PERIOD, REPORT_PERIOD_AFTER_CHANGE};
 
 /// The reports of a node. Without a store it does nothing.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice_store::{Key, Store, Watch};
 
-use super::follow::Wake;
+use super::wakes::Wake;
 use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN, WATCH_TIMEOUT};
 
 /// Whether watching makes sense: not while the store is away, so that one thread alone tries to reach it.
