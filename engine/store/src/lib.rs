@@ -18,7 +18,7 @@ pub mod memory;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(feature = "postgres", feature = "redis"))]
+pub mod sealed;
 mod tls;
 mod values;
 
@@ -29,7 +29,6 @@ pub use calls::Statistics;
 pub use failure::{Fault, StoreError};
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
-#[cfg(any(feature = "postgres", feature = "redis"))]
 pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 

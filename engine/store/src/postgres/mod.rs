@@ -217,7 +217,14 @@ async fn transaction(
     if !gone.is_empty() {
         transaction.execute(DELETE, &[&gone]).await?;
     }
-    Ok(transaction.commit().await?)
+    match transaction.commit().await {
+        // A second attempt would find its own write and take it for another's.
+        Err(error) if error.is_closed() => {
+            let what = "the connection ended during a commit, which may have been made";
+            Err(Failed::Own(Fault::Away, what.to_owned()))
+        }
+        other => Ok(other?),
+    }
 }
 
 async fn holds(transaction: &Transaction<'_>, guard: Guard<'_>) -> Result<bool, Failed> {

@@ -56,14 +56,14 @@ create trigger sluice_locks_revise_1 before insert or update on certmagic_locks
   for each row execute function sluice_locks_revise();
 ";
 
-/// How many of our triggers there are: `TRIGGERS` if the schema is complete.
+/// How many of our triggers there are, [`TRIGGERS`] if the schema is complete.
 pub(super) const COUNT: &str = "
 select count(*) from pg_trigger
 where tgname in ('sluice_data_revise_1', 'sluice_data_announce_1', 'sluice_locks_revise_1')
   and tgrelid in (to_regclass('certmagic_data'), to_regclass('certmagic_locks'))
 ";
 
-pub(super) const TRIGGERS: i64 = 3;
+pub(super) const TRIGGERS: &str = "3";
 
 /// Several nodes may create the tables at the same time: one after the other. The number is arbitrary.
 pub(super) const CREATE_LOCK: &str = "select pg_advisory_xact_lock(7307203621)";

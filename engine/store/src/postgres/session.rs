@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage, Socket};
 
 use super::schema::{COUNT, CREATE_LOCK, SCHEMA, TRIGGERS};
 use super::tls::MakeTls;
@@ -255,24 +255,23 @@ where
     }
 }
 
-/// Creates the tables, or checks that they are there.
+/// Creates the tables, or checks that they are there. Each step is one message, for a database that is far away.
 async fn prepare(client: &mut Client, schema: SchemaSetup) -> Result<(), Failed> {
-    let found: i64 = client.query_one(COUNT, &[]).await?.get(0);
-    if found == TRIGGERS {
+    let rows = client.simple_query(COUNT).await?;
+    let found = rows.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    if found == Some(TRIGGERS) {
         return Ok(());
     }
     if schema == SchemaSetup::Expect {
         let what = "the tables, columns or triggers of sluice are missing".to_owned();
         return Err(Failed::Own(Fault::Setting, what));
     }
-    let transaction = client.transaction().await?;
-    transaction.execute(CREATE_LOCK, &[]).await?;
-    let found: i64 = transaction.query_one(COUNT, &[]).await?.get(0);
-    if found != TRIGGERS {
-        transaction.batch_execute(SCHEMA).await?;
-    }
-    transaction.commit().await?;
-    Ok(())
+    // Nothing happens to what another node has created meanwhile.
+    let create = format!("begin; {CREATE_LOCK}; {SCHEMA}; commit");
+    Ok(client.batch_execute(&create).await?)
 }
 
 /// The message of the server, or of what lies under an error of the library.

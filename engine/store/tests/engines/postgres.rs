@@ -245,3 +245,19 @@ fn postgres_that_takes_no_writes_is_read_and_a_crashed_one_is_found_again() {
     let error = watch.next(ARRIVAL).unwrap_err();
     assert_eq!(error.fault, Fault::Away, "{error}");
 }
+
+#[test]
+fn postgres_may_be_slow_silent_or_cut_off() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let open = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let place = server.place("sslmode=disable");
+        let place = place.replace(&server.port.to_string(), &port.to_string());
+        let mut options = PostgresOptions::parse(&place).unwrap();
+        options.timeout = timeout;
+        options.lease_ttl = SHORT_LEASE;
+        Box::new(PostgresStore::open(&options).unwrap())
+    };
+    crate::faults::check("postgres", server.port, &server.store(), &open);
+}

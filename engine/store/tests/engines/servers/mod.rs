@@ -5,6 +5,7 @@ pub mod certificates;
 pub mod etcd;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod proxy;
 #[cfg(feature = "redis")]
 pub mod redis;
 
