@@ -43,6 +43,9 @@ pub const WATCH_BATCHES_MAX: usize = 16;
 /// then, and a watch that was dropped ends.
 pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
 
+/// How many streams of a watch may end in a row before etcd has confirmed them, until the watch reports its end.
+pub const WATCH_ATTEMPTS: u32 = 3;
+
 /// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
 pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 

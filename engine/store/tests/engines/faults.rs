@@ -25,6 +25,7 @@ pub fn check(engine: &str, port: u16, direct: &dyn Store, open: Open<'_>) {
     let proxy = Proxy::new(port);
     a_slow_engine_is_waited_for(engine, &proxy, open);
     a_silent_engine_is_given_up(engine, &proxy, open);
+    a_watch_that_was_cut_off_misses_nothing(engine, &proxy, direct, open);
     a_holder_that_was_cut_off_is_refused(engine, &proxy, direct, open);
     nothing_is_torn_by_a_cut(engine, &proxy, direct, open);
 }
@@ -82,6 +83,48 @@ fn a_silent_engine_is_given_up(engine: &str, proxy: &Proxy, open: Open<'_>) {
         .save(&[Write::Put(&name, b"3")], Guard::Always)
         .unwrap();
     assert!(store.statistics().failures >= 2);
+}
+
+/// A watch continues on another connection, or reports that it has ended; then a new one and a read find the change.
+fn a_watch_that_was_cut_off_misses_nothing(
+    engine: &str,
+    proxy: &Proxy,
+    direct: &dyn Store,
+    open: Open<'_>,
+) {
+    let store = open(proxy.port, LONG);
+    let name = key("watched/one");
+    let (mut continued, mut ended) = (0, 0);
+    for bytes in [0, 1, 100] {
+        let mut watch = store.watch(&key("watched")).unwrap();
+        let text = format!("after {bytes}");
+        proxy.cut_after(None, Some(bytes));
+        direct
+            .save(&[Write::Put(&name, text.as_bytes())], Guard::Always)
+            .unwrap();
+        let found = match watch.next(LONG) {
+            Ok(changes) => {
+                continued += 1;
+                let last = changes.last().expect("the change arrives");
+                last.value.clone()
+            }
+            Err(error) => {
+                assert_eq!(error.fault, Fault::Away, "{error}");
+                ended += 1;
+                watch = store.watch(&key("watched")).unwrap();
+                store.load(&[&name]).unwrap().remove(0)
+            }
+        };
+        assert_eq!(found.unwrap().bytes, text.as_bytes());
+        proxy.cut_after(None, None);
+        // Later changes arrive whatever happened before.
+        direct.save(&[Write::Delete(&name)], Guard::Always).unwrap();
+        let gone = watch.next(LONG).unwrap();
+        assert_eq!(gone.last().unwrap().value, None);
+    }
+    println!(
+        "{engine}: of three watches that were cut, {continued} continued, {ended} reported it"
+    );
 }
 
 /// The holder of a short lease does not reach the engine for longer than that, and writes when it does again.
