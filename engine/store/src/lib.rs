@@ -9,12 +9,16 @@ mod calls;
 pub mod etcd;
 mod failure;
 mod key;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod known;
 mod lease;
 pub mod limits;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "redis")]
+pub mod sealed;
 mod tls;
 mod values;
 
@@ -25,7 +29,6 @@ pub use calls::Statistics;
 pub use failure::{Fault, StoreError};
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
-#[cfg(feature = "redis")]
 pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 

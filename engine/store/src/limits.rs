@@ -43,6 +43,9 @@ pub const WATCH_BATCHES_MAX: usize = 16;
 /// then, and a watch that was dropped ends.
 pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
 
+/// How many streams of a watch may end in a row before etcd has confirmed them, until the watch reports its end.
+pub const WATCH_ATTEMPTS: u32 = 3;
+
 /// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
 pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -57,3 +60,13 @@ pub const IDLE_CONNECTIONS_MAX: usize = 4;
 
 /// The largest value that a compressed one may become, in bytes: that of caddy-storage-redis.
 pub const INFLATED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// How often an idle connection to PostgreSQL is probed, and how many seconds apart: after three probes without a
+/// response a watch knows that its server is gone.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// How many announced keys wait for a caller of a watch; further ones wait at the database.
+pub const NOTIFICATIONS_MAX: usize = 1024;
+
+/// How often a transaction is repeated that another one has undone.
+pub const CONFLICT_RETRIES: u32 = 5;
