@@ -76,3 +76,12 @@ pub const PUSH_LOOK: Duration = Duration::from_millis(250);
 
 /// How long `sluice push` waits for further verdicts after the first refusal, so that it shows all of them.
 pub const VERDICT_GRACE: Duration = Duration::from_secs(5);
+
+/// Wakes that wait at most: one of each kind.
+pub const WAKES_MAX: usize = 4;
+
+/// The longest name of a node: a host name has at most 253 bytes.
+pub const NODE_NAME_BYTES_MAX: usize = 255;
+
+/// Reports that are loaded at once: etcd takes at most 128 reads in one request.
+pub const LOADED_AT_ONCE: usize = 64;

@@ -9,7 +9,8 @@ mod nodes;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
-use crate::harness::{Folder, Server, Setup, text};
+use crate::harness::{Folder, Server, Setup, eventually, text};
+use crate::upgrade::running::Running;
 use engines::{Etcd, Redis};
 use load::Load;
 use nodes::{await_states, bad_site, fleet, node, nodes, push, run, site, verdicts};
@@ -46,12 +47,6 @@ fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
         assert_eq!(verdicts(&outcome), ["took"; 5], "{said}");
         let rows = outcome["nodes"].as_array().expect("a list").iter();
         let taken: Vec<f64> = rows.filter_map(|row| row["seconds"].as_f64()).collect();
-        if taken.iter().any(|seconds| *seconds > 1.0) {
-            println!("push {number} took {taken:?}");
-            for server in &servers {
-                println!("{}", server.stderr());
-            }
-        }
         seconds.extend(taken);
         assert!(
             servers
@@ -270,4 +265,25 @@ fn redis_has_a_fleet_as_well() {
     assert_eq!(outcome["outcome"], "rolled_back", "{said}");
     assert!(servers.iter().all(|node| node.ask("/").text() == "b"));
     assert!(servers.iter().all(|node| !node.stderr().contains("hard")));
+}
+
+#[test]
+fn a_binary_upgrade_continues_as_the_same_node() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (url, configs) = (etcd.url(""), Folder::new());
+    push(&url, &site("a"), &[]);
+    let running = Running::of(node(&url, "n0", configs.path()));
+    await_states(&url, "in_sync", 1);
+    let instance = || fleet(&url)["nodes"][0]["report"]["instance"].clone();
+    let before = instance();
+    running.upgrade();
+    eventually(
+        "the report of the new process",
+        || instance() != before,
+        || fleet(&url).to_string(),
+    );
+    await_states(&url, "in_sync", 1);
+    let (outcome, said) = push(&url, &site("b"), &[]);
+    assert_eq!(verdicts(&outcome), ["took"], "{said}");
+    assert_eq!(running.server.ask("/").text(), "b");
 }

@@ -308,7 +308,9 @@ fn nodes_of(count: usize) -> String {
 
 fn explain(error: PushError, location: &Location) -> Failed {
     match error {
-        PushError::Store(error) => Failed::new(error),
+        PushError::Store(error) => Failed::new(error).help(
+            "`sluice fleet status URL` shows what is in effect when the store responds again",
+        ),
         PushError::Changed(revision) => {
             let found = match revision {
                 Some(revision) => format!("to revision {revision}"),

@@ -79,6 +79,11 @@ impl Member {
             }
         };
         let problem = match self.first_read(copy.is_some()) {
+            // It may be older than the copy.
+            Ok(Some(seen)) if seen.is_stale && copy.is_some() => Failed::new(format!(
+                "no quorum of the store confirms the configuration of {}",
+                self.location
+            )),
             Ok(Some(seen)) => match self.parse(&seen.text, format) {
                 Ok(loaded) => {
                     self.begin(|begun| begun.running = Some((seen.revision, seen.text)));

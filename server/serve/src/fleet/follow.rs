@@ -16,13 +16,15 @@ use sluice_store::{Fault, StoreError};
 use super::report::{NodeReport, Ran, Refusal, seconds};
 use super::reporter::Reporter;
 use super::revision::Revision;
-use super::source::{Seen, Source};
+use super::seen::Seen;
+use super::source::Source;
 use super::standing::FollowerStanding;
 use super::traffic::{Samples, Traffic};
-use super::wakes::{Leaving, Offered, Offering, Outcome, Reply, WAKES_MAX, Wake};
+use super::wakes::{Leaving, Offered, Offering, Outcome, Reply, Wake};
 use super::watcher::{self, Gate};
 use crate::limits::{
     LEAVE_WAIT, REFUSED_PAUSE_MAX, REPORTED_ERROR_BYTES_MAX, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN,
+    WAKES_MAX,
 };
 
 /// A node of a fleet.
@@ -212,6 +214,11 @@ impl Following {
     /// Reads the source.
     fn look(&mut self) {
         match self.source.read(Some(&self.report.node)) {
+            // A member without a quorum may have an older text than this node runs.
+            Ok(Some(seen)) if seen.is_stale => {
+                let what = "no quorum confirms the configuration";
+                self.fail(&StoreError::new(Fault::Away, &self.place, what));
+            }
             Ok(Some(seen)) => {
                 self.settle();
                 self.next_look = Instant::now() + seen.again;

@@ -16,7 +16,7 @@ use ureq::http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 
 use super::location::Location;
 use super::revision::Revision;
-use super::source::{Seen, text_of};
+use super::seen::{Seen, text_of};
 use crate::limits::{HTTP_POLL, HTTP_POLL_MAX, HTTP_POLL_MIN, HTTP_TIMEOUT};
 
 /// A configuration at a URL. Clones share what was read.
@@ -113,6 +113,7 @@ impl HttpSource {
             revision: Revision::of(&text),
             text,
             modified: known.map_or_else(SystemTime::now, |seen| seen.modified),
+            is_stale: false,
             again,
         };
         let condition = |from: HeaderName, to: HeaderName| {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sluice_store::{Fault, Key, KeyError, Store, StoreError};
 
 use super::revision::Revision;
-use crate::limits::NODES_MAX;
+use crate::limits::{NODE_NAME_BYTES_MAX, NODES_MAX};
 
 /// Names the keys of one fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,9 +177,6 @@ pub(super) fn checked_key(
 ) -> Result<Key, StoreError> {
     key.map_err(|error| StoreError::new(Fault::Setting, store.place(), error.to_string()))
 }
-
-/// The longest name of a node: a host name has at most 253 bytes.
-const NODE_NAME_BYTES_MAX: usize = 255;
 
 fn bounded<T>(list: Vec<T>, store: &dyn Store) -> Result<Vec<T>, StoreError> {
     if list.len() > NODES_MAX {

@@ -97,7 +97,7 @@ impl Scheme {
             Scheme::EtcdTls => &["ca", "cert", "key"],
             Scheme::Redis => &["db"],
             Scheme::RedisTls => &["ca", "cert", "db", "key"],
-            Scheme::Postgres => &["ca"],
+            Scheme::Postgres => &["ca", "sslmode"],
             Scheme::Http | Scheme::Https => &[],
         }
     }

@@ -15,6 +15,7 @@ mod push_steps;
 mod report;
 mod reporter;
 mod revision;
+mod seen;
 mod source;
 mod standing;
 #[cfg(test)]
@@ -34,7 +35,8 @@ pub use proposal::{
 pub use push::{before_last, check, push};
 pub use report::{NodeReport, Ran, Refusal};
 pub use revision::Revision;
-pub use source::{Seen, Source};
+pub use seen::Seen;
+pub use source::Source;
 pub use standing::FollowerStanding;
 pub use traffic::{Traffic, Window};
 pub use view::{Fleet, NodeState, NodeView};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use sluice_dns::fetch::escaped;
 use sluice_store::etcd::{EtcdOptions, EtcdStore};
+use sluice_store::postgres::{PostgresOptions, PostgresStore};
 use sluice_store::redis::{RedisOptions, RedisServers, RedisStore};
 use sluice_store::{Fault, Store, StoreError, TlsOptions};
 
@@ -10,8 +12,6 @@ use super::location::{Location, Scheme};
 
 /// The store, and the key of the text in it. Nothing is sent yet.
 pub(super) fn open(location: &Location) -> Result<(Arc<dyn Store>, String), StoreError> {
-    let place = location.to_string();
-    let error = |what: String| StoreError::new(Fault::Setting, &place, what);
     match location.scheme {
         Scheme::Etcd => etcd(location, "http"),
         Scheme::EtcdTls => etcd(location, "https"),
@@ -24,8 +24,8 @@ pub(super) fn open(location: &Location) -> Result<(Arc<dyn Store>, String), Stor
                 ..TlsOptions::default()
             }),
         ),
-        Scheme::Postgres => Err(error("PostgreSQL is not supported yet".to_owned())),
-        Scheme::Http | Scheme::Https => Err(error("an HTTP server can only be read".to_owned())),
+        Scheme::Postgres => postgres(location),
+        Scheme::Http | Scheme::Https => Err(setting(location, "an HTTP server can only be read")),
     }
 }
 
@@ -59,9 +59,8 @@ fn redis(
     location: &Location,
     tls: Option<TlsOptions>,
 ) -> Result<(Arc<dyn Store>, String), StoreError> {
-    let error = |what: &str| StoreError::new(Fault::Setting, &location.to_string(), what);
     let [host] = location.hosts.as_slice() else {
-        return Err(error("it has one server"));
+        return Err(setting(location, "it has one server"));
     };
     let (prefix, key) = location.key.rsplit_once('/').unwrap_or(("", &location.key));
     let (name, port) = server(host, REDIS_PORT);
@@ -70,7 +69,7 @@ fn redis(
         servers: RedisServers::Single(name.trim_matches(['[', ']']).to_owned(), port),
         username: location.user.clone(),
         password: location.password.clone(),
-        db: db.map_err(|_| error("`db` is not a number"))?,
+        db: db.map_err(|_| setting(location, "`db` is not a number"))?,
         prefix: prefix.to_owned(),
         tls,
         ..RedisOptions::default()
@@ -79,6 +78,29 @@ fn redis(
 }
 
 const REDIS_PORT: u16 = 6379;
+
+/// The first segment of the path is the database, and the rest the key.
+fn postgres(location: &Location) -> Result<(Arc<dyn Store>, String), StoreError> {
+    let parts = location.key.split_once('/');
+    let (database, key) = parts.ok_or_else(|| setting(location, "the key is missing"))?;
+    let login = match (&location.user, &location.password) {
+        (None, _) => String::new(),
+        (Some(user), None) => format!("{}@", escaped(user)),
+        (Some(user), Some(password)) => format!("{}:{}@", escaped(user), escaped(password)),
+    };
+    let mode = location.option("sslmode").unwrap_or("prefer");
+    let hosts = location.hosts.join(",");
+    let (database, mode) = (escaped(database), escaped(mode));
+    let url = format!("postgresql://{login}{hosts}/{database}?sslmode={mode}");
+    let options = PostgresOptions::parse(&url);
+    let mut options = options.map_err(|what| setting(location, &what))?;
+    options.tls.ca = file(location, "ca")?;
+    Ok((Arc::new(PostgresStore::open(&options)?), key.to_owned()))
+}
+
+fn setting(location: &Location, what: &str) -> StoreError {
+    StoreError::new(Fault::Setting, &location.to_string(), what)
+}
 
 /// Host and port.
 fn server(text: &str, port: u16) -> (&str, u16) {
@@ -89,14 +111,16 @@ fn server(text: &str, port: u16) -> (&str, u16) {
     given.unwrap_or((text, port))
 }
 
+/// A certificate chain and its private key (PEM).
+type Identity = (Vec<u8>, Vec<u8>);
+
 /// The certificate and the key that the options name.
-fn identity(location: &Location) -> Result<Option<(Vec<u8>, Vec<u8>)>, StoreError> {
+fn identity(location: &Location) -> Result<Option<Identity>, StoreError> {
     match (file(location, "cert")?, file(location, "key")?) {
         (Some(cert), Some(key)) => Ok(Some((cert, key))),
         (None, None) => Ok(None),
         (Some(_), None) | (None, Some(_)) => {
-            let what = "`cert` and `key` belong together";
-            Err(StoreError::new(Fault::Setting, &location.to_string(), what))
+            Err(setting(location, "`cert` and `key` belong together"))
         }
     }
 }
@@ -106,10 +130,9 @@ fn file(location: &Location, option: &str) -> Result<Option<Vec<u8>>, StoreError
     let Some(path) = location.option(option) else {
         return Ok(None);
     };
-    std::fs::read(path).map(Some).map_err(|error| {
-        let what = format!("cannot read `{path}`: {error}");
-        StoreError::new(Fault::Setting, &location.to_string(), what)
-    })
+    std::fs::read(path)
+        .map(Some)
+        .map_err(|error| setting(location, &format!("cannot read `{path}`: {error}")))
 }
 
 #[cfg(test)]
@@ -139,7 +162,14 @@ mod tests {
         let (place, key) = opened("redis://:secret@a/sluice/x/prod?db=2").unwrap();
         assert_eq!(key, "prod");
         assert!(place.contains('a') && !place.contains("secret"), "{place}");
+        let (place, key) = opened("postgres://u:se%20cret@a/db/sluice/prod").unwrap();
+        assert_eq!(key, "sluice/prod");
+        assert!(
+            place.contains("db") && !place.contains("se cret"),
+            "{place}"
+        );
         for wrong in [
+            "postgres://a/b/c?sslmode=x",
             "redis://a/b/c?db=x",
             "redis://a,b/c/d",
             "etcds://a/b?cert=/dev/null",

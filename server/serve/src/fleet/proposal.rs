@@ -7,7 +7,7 @@ use serde::Serialize;
 use sluice_store::{Fault, StoreError, Value, Version};
 
 use super::revision::Revision;
-use super::source::text_of;
+use super::seen::text_of;
 use super::view::Fleet;
 
 /// What to push, and how.

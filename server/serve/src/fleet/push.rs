@@ -9,7 +9,7 @@ use super::layout::{Layout, Past};
 use super::proposal::{Checked, NodeVerdict, Proposal, PushError, PushOutcome, Pushed, Stage};
 use super::push_steps::Steps;
 use super::revision::Revision;
-use super::source::text_of;
+use super::seen::text_of;
 use super::view::Fleet;
 
 /// Reads what is there.
@@ -67,7 +67,8 @@ pub fn push(
 ) -> Result<Pushed, PushError> {
     let revision = Revision::of(&proposal.text);
     let mut steps = Steps::new(store, layout, revision.clone(), proposal, progress);
-    if checked.text.as_deref() == Some(&proposal.text) {
+    // If the canary of an interrupted push is there, the text is written again to end it.
+    if checked.text.as_deref() == Some(&proposal.text) && checked.fleet.canary.is_none() {
         steps.look_once()?;
         return Ok(Pushed {
             revision,

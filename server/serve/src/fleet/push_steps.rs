@@ -150,6 +150,7 @@ impl<'a> Steps<'a> {
         let written = self
             .store
             .save(&[text, Write::Delete(&self.layout.canary)], guard);
+        let written = written.or_else(|error| self.unless_done(error));
         if written.is_err() {
             // The canary must not run on what the others do not get.
             let _ = self
@@ -190,6 +191,18 @@ impl<'a> Steps<'a> {
         }
         let value = self.store.load(&[&self.layout.text])?.pop().flatten();
         Err(PushError::Changed(value.as_ref().map(revision_of)))
+    }
+
+    /// No error if the write was made after all, and only its response was lost.
+    fn unless_done(&self, error: StoreError) -> Result<(), StoreError> {
+        if error.fault == Fault::Refused {
+            return Err(error);
+        }
+        let value = self.store.load(&[&self.layout.text])?.pop().flatten();
+        match value.is_some_and(|value| revision_of(&value) == self.revision) {
+            true => Ok(()),
+            false => Err(error),
+        }
     }
 
     /// Writes the text before, if ours is still in effect.

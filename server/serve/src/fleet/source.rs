@@ -1,7 +1,6 @@
 //! Where a node reads the text from.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use sluice_store::{Fault, Key, Store, StoreError};
 
@@ -10,7 +9,8 @@ use super::layout::{Canary, Layout};
 use super::location::Location;
 use super::open::open;
 use super::revision::Revision;
-use crate::limits::CONFIG_BYTES_MAX;
+use super::seen::{Seen, text_of};
+use crate::limits::REPORT_PERIOD;
 
 /// A place that has the configuration of a fleet.
 #[derive(Clone, Debug)]
@@ -19,19 +19,6 @@ pub enum Source {
     Store(Arc<dyn Store>, Layout),
     /// An HTTP server, which is only read.
     Http(HttpSource),
-}
-
-/// A text that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The text for this node.
-    pub text: String,
-    /// Its revision.
-    pub revision: Revision,
-    /// When it was written, by the clock of the place.
-    pub modified: SystemTime,
-    /// After what time it is to be read again, even if no change is announced.
-    pub again: Duration,
 }
 
 impl Source {
@@ -75,6 +62,7 @@ fn read_store(
     layout: &Layout,
     node: Option<&str>,
 ) -> Result<Option<Seen>, StoreError> {
+    let stale_before = store.statistics().stale_reads;
     let mut found = store.load(&[&layout.text, &layout.canary])?.into_iter();
     let (mut value, canary) = (found.next().flatten(), found.next().flatten());
     // A canary that cannot be read has no nodes.
@@ -92,19 +80,7 @@ fn read_store(
         revision: Revision::of(&text),
         text,
         modified: value.modified,
-        again: crate::limits::REPORT_PERIOD,
+        is_stale: store.statistics().stale_reads > stale_before,
+        again: REPORT_PERIOD,
     }))
-}
-
-/// The text in these bytes.
-pub(super) fn text_of(bytes: Vec<u8>, place: &str) -> Result<String, StoreError> {
-    if bytes.len() > CONFIG_BYTES_MAX {
-        let what = format!("the configuration is larger than {CONFIG_BYTES_MAX} bytes");
-        return Err(StoreError::new(Fault::Limit, place, what));
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let what = format!("the configuration is not valid UTF-8 (at byte {at})");
-        StoreError::new(Fault::Foreign, place, what)
-    })
 }

@@ -9,6 +9,7 @@ use sluice_store::{Key, Store, StoreError, Value};
 use super::layout::{Canary, Layout};
 use super::report::{NodeReport, seconds};
 use super::revision::Revision;
+use crate::limits::LOADED_AT_ONCE;
 
 /// A fleet at a moment. Times are seconds since the Unix epoch.
 #[derive(Clone, Debug, Serialize)]
@@ -71,9 +72,6 @@ impl NodeState {
         self != NodeState::Gone
     }
 }
-
-/// Reports that are loaded at once: etcd takes at most 128 reads in one request.
-const LOADED_AT_ONCE: usize = 64;
 
 impl Fleet {
     /// Reads it.

@@ -87,6 +87,3 @@ pub enum Leaving {
     /// A new process goes on as this node.
     Replaced,
 }
-
-/// Wakes that wait at most: one of each kind.
-pub(super) const WAKES_MAX: usize = 4;
