@@ -197,7 +197,7 @@ async fn transaction(
     let transaction = client.build_transaction().isolation_level(level);
     let transaction = transaction.start().await?;
     if !holds(&transaction, guard).await? {
-        return Err(Failed::Own(Fault::Refused, refusal(guard)));
+        return Err(Failed::Own(Fault::Refused, guard.refusal()));
     }
     let mut names = Vec::new();
     let mut values = Vec::new();
@@ -257,12 +257,4 @@ fn is_conflict(failed: &Failed) -> bool {
         SqlState::UNIQUE_VIOLATION,
     ];
     error.code().is_some_and(|code| conflicts.contains(code))
-}
-
-fn refusal(guard: Guard<'_>) -> String {
-    match guard {
-        Guard::Always => "the database made no use of the transaction".to_owned(),
-        Guard::Held(fence) => format!("the lock `{}` has passed to another holder", fence.name),
-        Guard::Unchanged(key, _) => format!("`{key}` has changed"),
-    }
 }
