@@ -155,6 +155,10 @@ impl Shared {
                     Err(failed) if is_conflict(&failed) && conflicts < CONFLICT_RETRIES => {
                         conflicts += 1;
                     }
+                    // Others write the same all the time: so it has changed.
+                    Err(failed) if is_conflict(&failed) => {
+                        return Err(Failed::Own(Fault::Refused, guard.refusal()));
+                    }
                     other => return other,
                 }
             }

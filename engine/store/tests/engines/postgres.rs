@@ -84,6 +84,16 @@ fn postgres_rows_are_those_of_caddy() {
     assert_eq!(late.unwrap_err().fault, Fault::Refused);
     drop(held);
     assert_eq!(store.leases().unwrap(), ["issue"]);
+    // A Caddy with a role of its own knows nothing of our sequence.
+    server.sql(
+        "certs",
+        "create role caddy; grant select, insert, update, delete on certmagic_data to caddy; \
+         grant select, insert, update, delete on certmagic_locks to caddy",
+    );
+    let own_role = format!("set role caddy; {caddy_put}; {caddy_lock}");
+    server.sql("certs", &own_role);
+    assert_eq!(watch.next(TIMEOUT).unwrap()[0].key, key("acme/theirs"));
+    web("delete from certmagic_data where key = 'acme/theirs'");
     // What is not a key is not shown.
     web("insert into certmagic_data (key) values ('/a'), ('a//b'), ('x/null')");
     let entries = store.list(&Key::default(), Reach::All).unwrap();
