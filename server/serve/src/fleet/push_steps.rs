@@ -240,11 +240,13 @@ impl<'a> Steps<'a> {
         let mut taken_at = None;
         loop {
             let before = self.verdicts();
-            match self.look(chosen) {
-                Ok(()) => {}
-                Err(error) if Instant::now() >= deadline => return Err(error.to_string()),
+            if let Err(error) = self.look(chosen) {
+                if Instant::now() >= deadline {
+                    return Err(error.to_string());
+                }
                 // It may come back in time.
-                Err(_) => thread::sleep(PUSH_LOOK),
+                thread::sleep(PUSH_LOOK);
+                continue;
             }
             if before != self.verdicts() {
                 self.report();

@@ -399,6 +399,29 @@ fn a_node_that_says_nothing_fails_the_push() {
 }
 
 #[test]
+fn a_push_whose_store_goes_away_does_not_succeed() {
+    let store = MemoryStore::new();
+    put(&store, "a");
+    let own = store.clone();
+    let _node = TestNode::start_with(&store, "n", "a", move |_| {
+        own.fail_with(Some(Fault::Away));
+        true
+    });
+    wait("the node", || {
+        Fleet::read(&store, &layout()).unwrap().living().count() == 1
+    });
+    let hasty = Proposal {
+        timeout: Duration::from_millis(300),
+        ..proposal("b")
+    };
+    let done = pushed(&store, &hasty);
+    assert!(
+        matches!(done.outcome, PushOutcome::Stuck { .. }),
+        "{done:?}"
+    );
+}
+
+#[test]
 fn dead_nodes_are_not_waited_for() {
     let store = MemoryStore::new();
     let nodes = fleet(&store, 2, "a");
