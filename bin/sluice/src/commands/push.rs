@@ -348,7 +348,9 @@ impl Progress {
         }
         if self.stage != Some(stage) {
             self.stage = Some(stage);
-            self.shown.clear();
+            if stage == Stage::All {
+                self.shown.clear();
+            }
             say!(
                 "{}",
                 match stage {

@@ -67,10 +67,15 @@ impl Gate {
         if std::mem::replace(&mut self.state().is_woken, true) {
             return true;
         }
-        !matches!(
-            wakes.try_send(Wake::Look),
-            Err(TrySendError::Disconnected(_))
-        )
+        match wakes.try_send(Wake::Look) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                // Something else is about to wake it.
+                self.seen();
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
@@ -88,11 +93,15 @@ pub(super) fn start(
     let work = move || {
         let mut pause = RETRY_PAUSE_MIN;
         while gate.wait() {
-            if let Ok(mut watch) = store.watch(&key) {
-                // What changed before this moment was not reported.
-                if !gate.wake(&wakes) || !follow(&mut *watch, &gate, &wakes, &mut pause) {
-                    return;
-                }
+            let watch = store.watch(&key);
+            // What changed before this moment was not reported; and without a watch the follower has to look itself.
+            if !gate.wake(&wakes) {
+                return;
+            }
+            if let Ok(mut watch) = watch
+                && !follow(&mut *watch, &gate, &wakes, &mut pause)
+            {
+                return;
             }
             gate.sleep(pause);
             pause = (pause * 2).min(RETRY_PAUSE_MAX);
