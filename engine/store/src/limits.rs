@@ -20,3 +20,53 @@ pub const LEASE_RENEWAL: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts to take a lease that somebody holds.
 pub const LEASE_PAUSE: Duration = Duration::from_millis(250);
+
+/// How many values are written together: etcd takes 128 operations in a transaction, and each value has two there.
+pub const WRITES_MAX: usize = 64;
+
+/// The default time limit of a call, and of each of its two attempts where a read falls back to a replica.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a store that refused the credentials is not asked again: engines lock accounts, and log each attempt.
+pub const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
+
+/// The largest response of an engine, in bytes: a list page, or as many of the largest values as one call loads.
+pub const RESPONSE_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
+/// How many entries of a list are requested at once.
+pub const LIST_PAGE: usize = 1000;
+
+/// How many batches of changes wait for a caller of a watch; the next one waits at the engine.
+pub const WATCH_BATCHES_MAX: usize = 16;
+
+/// How long one request of a watch lasts before it is replaced: a connection that died without a sign is noticed
+/// then, and a watch that was dropped ends.
+pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// How many streams of a watch may end in a row before etcd has confirmed them, until the watch reports its end.
+pub const WATCH_ATTEMPTS: u32 = 3;
+
+/// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
+pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How often a watch on Redis looks for writes that nobody published: those of Caddy beside us.
+pub const WATCH_POLL: Duration = Duration::from_secs(2);
+
+/// How many keys one script of Redis reads: other clients wait meanwhile.
+pub const SCRIPT_KEYS: usize = 200;
+
+/// How many idle connections a store keeps: calls come from the few threads that maintain things.
+pub const IDLE_CONNECTIONS_MAX: usize = 4;
+
+/// The largest value that a compressed one may become, in bytes: that of caddy-storage-redis.
+pub const INFLATED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// How often an idle connection to PostgreSQL is probed, and how many seconds apart: after three probes without a
+/// response a watch knows that its server is gone.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// How many announced keys wait for a caller of a watch; further ones wait at the database.
+pub const NOTIFICATIONS_MAX: usize = 1024;
+
+/// How often a transaction is repeated that another one has undone.
+pub const CONFLICT_RETRIES: u32 = 5;
