@@ -4,8 +4,8 @@
 ///
 /// `certmagic_data` and `certmagic_locks` are the tables of the plugin `caddy.storage.postgres`, which goes on using
 /// them. Triggers give each value a new revision and announce it, also if Caddy wrote it, and give a lock that Caddy
-/// took a new token, so that the former holder of ours is refused. They run with the rights of their owner: the role of
-/// Caddy needs none on the sequence.
+/// took a new token, so that the former holder of ours is refused. They run as their owner: the role of Caddy
+/// needs no privileges on the sequence.
 pub const SCHEMA: &str = "
 create table if not exists certmagic_data (
   key text primary key,
