@@ -54,6 +54,7 @@ mod reload;
 mod remote_admin;
 mod request_paths;
 mod responders;
+mod shared_limits;
 mod sites;
 mod slow_clients;
 mod soak;

@@ -88,6 +88,19 @@ pub(super) struct Share {
     pub is_fetching: bool,
 }
 
+impl Ask {
+    /// Gives back one token to a bucket, which does not know slices.
+    pub fn returning() -> Ask {
+        Ask {
+            want: 0,
+            back: 1,
+            back_slice: u64::MAX >> 11,
+            at: Moment::START,
+            fetches: false,
+        }
+    }
+}
+
 impl Sharing {
     /// How nodes share `rate`. A batch is at most a hundredth of what is allowed in a window, or saved for a burst: so
     /// much each node may hold without using it. Below a hundred events every event is asked for.

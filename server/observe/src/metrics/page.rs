@@ -9,7 +9,7 @@ use super::sample::{Bound, Kind};
 use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
-use super::{Hub, memory, overload, process, python, rate_limits, stores, upstreams};
+use super::{Hub, limit_stores, memory, overload, process, python, rate_limits, stores, upstreams};
 use crate::recorder::Recorder;
 
 /// All metrics as text.
@@ -42,6 +42,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     }
     upstreams::write(hub, page);
     rate_limits::write(hub, page);
+    limit_stores::write(hub, page);
     overload::write(hub, page);
     stores::write(recorder, page);
     python::write(hub, page);
