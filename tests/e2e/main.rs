@@ -50,6 +50,7 @@ mod proxy;
 mod proxy_header;
 mod python;
 mod rare_options;
+mod redis_upstreams;
 mod reload;
 mod remote_admin;
 mod request_paths;

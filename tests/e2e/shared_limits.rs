@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::harness::{Server, Setup, eventually, free_port};
 use crate::support::redis_server::RedisServer;
-use crate::upstream::{Upstream, respond};
+use crate::upstream::Upstream;
 
 /// A node of a limit of `events` in `window` for all requests together.
 fn node((events, window): (u32, &str), distributed: &str) -> Server {
@@ -319,7 +319,7 @@ fn two_nodes_share_a_zone_of_an_nginx_conf() {
     let nodes = [0; 2].map(|_| {
         crate::nginx::setup(&format!(
             "events {{}}\nhttp {{\nlimit_req_zone $arg_user zone=one:1m rate=1r/m sync={} sync_deadline=1s;\n\
-             limit_req_zone $server_name zone=all:1m rate=1r/m sync={} sync_deadline=1s;\nserver {{\nlisten 127.0.0.1:{{port}};\n\
+             limit_req_zone $server_name zone=all:1m rate=2r/m sync={} sync_deadline=1s;\nserver {{\nlisten 127.0.0.1:{{port}};\n\
              server_name a;\nlocation / {{\nlimit_req zone=one burst=9 nodelay;\nempty_gif;\n}}\n\
              location /both {{\nlimit_req zone=one burst=9 nodelay;\nlimit_req zone=all;\nempty_gif;\n}}\n}}\n}}\n",
             redis.url(), redis.url()
@@ -368,7 +368,8 @@ fn two_nodes_share_the_slots_of_a_connection_limit() {
                 while wire.line().is_some() {}
                 return;
             }
-            if respond(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_none() {
+            let response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            if wire.try_send(response).is_err() {
                 return;
             }
         }

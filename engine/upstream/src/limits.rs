@@ -134,3 +134,7 @@ pub const REDIS_UNUSED_CHECK: Duration = Duration::from_secs(1);
 /// Calls of one worker that wait for one Redis server. A server replies to a hundred thousand a second, so these take 10
 /// ms, more than the usual deadline; further ones would only time out.
 pub const REDIS_PIPELINE_MAX: usize = 1024;
+
+/// Replies of Redis in a row that arrive after their deadlines until the server is reported as away: one or two are a pause of
+/// a busy machine.
+pub const REDIS_LATE_MAX: u32 = 3;

@@ -92,16 +92,7 @@ fn store(config: &Config, builder: &Builder<'_>) -> Result<Arc<Store>, Refusal> 
                 .with_help("write `store redis://HOST`"),
         );
     }
-    let written = environment(&config.store);
-    let url = RedisUrl::parse(&written).map_err(|error| {
-        // The text may hold a password, so it is not repeated.
-        Refusal::new(format!("the URL of the store: {error}"))
-            .with_help("write `redis://HOST`, `redis://USER:PASSWORD@HOST:PORT/DB` or `rediss://HOST` with TLS")
-    })?;
-    let connector = match url.is_secure {
-        true => Some(connector(config)?),
-        false => None,
-    };
+    let (url, connector) = address(&config.store, &config.ca)?;
     let log = builder.log.cloned();
     let make = || {
         let place = url.place();
@@ -116,7 +107,9 @@ fn store(config: &Config, builder: &Builder<'_>) -> Result<Arc<Store>, Refusal> 
     let stores = recorder.shared::<Stores>();
     let mut known = stores.0.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|_, store| store.strong_count() > 0);
-    let found = known.entry((written, config.ca.clone())).or_default();
+    let found = known
+        .entry((environment(&config.store), config.ca.clone()))
+        .or_default();
     Ok(found.upgrade().unwrap_or_else(|| {
         let made = make();
         *found = Arc::downgrade(&made);
@@ -126,18 +119,31 @@ fn store(config: &Config, builder: &Builder<'_>) -> Result<Arc<Store>, Refusal> 
     }))
 }
 
-fn connector(config: &Config) -> Result<Arc<Connector>, Refusal> {
-    let trust = match config.ca.as_str() {
-        "" => ServerTrust::System,
-        file => ServerTrust::Pool(trust_pool::from_file(file)?),
-    };
+/// Reads the URL of a Redis server, in which `{env.NAME}` stands for secrets, and makes what TLS to it needs. `ca` is a file
+/// with the CAs of its certificate, those of the system if empty.
+///
+/// # Errors
+/// The URL is invalid, or the file cannot be read.
+pub fn address(url: &str, ca: &str) -> Result<(RedisUrl, Option<Arc<Connector>>), Refusal> {
+    let url = RedisUrl::parse(&environment(url)).map_err(|error| {
+        // The text may hold a password, so it is not repeated.
+        Refusal::new(format!("the URL of the store: {error}")).with_help(
+            "write `redis://HOST`, `redis://USER:PASSWORD@HOST:PORT/DB` or `rediss://HOST` with TLS",
+        )
+    })?;
+    if !url.is_secure {
+        return Ok((url, None));
+    }
     let options = ConnectorOptions {
-        trust,
+        trust: match ca {
+            "" => ServerTrust::System,
+            file => ServerTrust::Pool(trust_pool::from_file(file)?),
+        },
         ..ConnectorOptions::default()
     };
     let made = Connector::new(options);
-    made.map(Arc::new)
-        .map_err(|error| Refusal::new(format!("TLS to the store: {error}")))
+    let made = made.map_err(|error| Refusal::new(format!("TLS to the store: {error}")))?;
+    Ok((url, Some(Arc::new(made))))
 }
 
 fn report(log: Option<&Log>, place: &str, change: &Reachability) {

@@ -14,7 +14,7 @@ use sluice_net::timer::Timer;
 use sluice_net::worker::Worker;
 use sluice_policy::backoff::Backoff;
 use sluice_wire::limits::RESP_REPLY_BYTES_MAX;
-use sluice_wire::resp::{Reply, decode_reply, encode_command};
+use sluice_wire::resp::{Reply, decode_reply};
 
 use super::RedisServer;
 use super::lines::Line;
@@ -134,13 +134,10 @@ struct Connection {
     /// Whether a call has got a reply.
     has_replied: bool,
     timer: Timer,
-    ping: Vec<u8>,
 }
 
 impl Connection {
     fn new(worker: &Rc<Worker>, line: Rc<Line>, stream: Stream) -> Connection {
-        let mut ping = Vec::new();
-        encode_command([&b"PING"[..]], &mut ping);
         let timer = worker.timers.timer();
         timer.set(&worker.clock, TIMER_TICK);
         Connection {
@@ -152,7 +149,6 @@ impl Connection {
             output: Vec::new(),
             is_unflushed: false,
             has_replied: false,
-            ping,
         }
     }
 
@@ -245,7 +241,7 @@ impl Connection {
         None
     }
 
-    /// Looks after what takes time: a silent server, probes, and a server that is no longer used.
+    /// Looks after what takes time: a silent server, and one that is no longer used.
     fn look(&mut self) -> Option<End> {
         if self.line.server.strong_count() == 0 {
             return Some(End::Unused);
@@ -255,12 +251,9 @@ impl Connection {
         if awaited.is_some_and(|since| now.since(since) > REDIS_SILENCE_MAX) {
             return Some(failed("no reply for too long"));
         }
-        self.line.probe(&self.ping);
-        let is_busy = awaited.is_some() || self.line.is_slow();
-        let next = if is_busy {
-            TIMER_TICK
-        } else {
-            REDIS_UNUSED_CHECK
+        let next = match awaited {
+            Some(_) => TIMER_TICK,
+            None => REDIS_UNUSED_CHECK,
         };
         self.timer.set(&self.worker.clock, next);
         None

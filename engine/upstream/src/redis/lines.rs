@@ -14,9 +14,10 @@ use sluice_net::clock;
 use sluice_net::tasks::in_background;
 use sluice_net::timeout::within_exactly;
 use sluice_wire::resp::Reply;
+use tokio::task::yield_now;
 
 use super::{CallError, RedisServer};
-use crate::limits::REDIS_PIPELINE_MAX;
+use crate::limits::{REDIS_LATE_MAX, REDIS_PIPELINE_MAX};
 
 /// The lines of one worker, by the address of their server in memory, which each line keeps from being reused.
 #[derive(Default)]
@@ -30,8 +31,10 @@ pub(super) struct Line {
     awaited: RefCell<VecDeque<Awaited>>,
     /// Wakes the task that drives the connection.
     driver: RefCell<Option<Waker>>,
-    /// The deadline that a reply has missed. Until the reply to a probe arrives within it, no call is made.
-    missed: Cell<Option<Duration>>,
+    /// Whether a reply has missed its deadline. Until a reply arrives, no call is made.
+    is_late: Cell<bool>,
+    /// Replies in a row that missed their deadlines.
+    late_count: Cell<u32>,
     /// Whether the line counts among those that find the server away.
     is_away: Cell<bool>,
 }
@@ -51,12 +54,14 @@ enum Phase {
 struct Unsent {
     command: Vec<u8>,
     slot: Rc<Slot>,
+    deadline: Duration,
 }
 
 /// A command without a reply yet.
 struct Awaited {
     slot: Rc<Slot>,
     since: Moment,
+    deadline: Duration,
 }
 
 /// Where the reply to a call arrives.
@@ -66,7 +71,6 @@ struct Slot {
     waker: RefCell<Option<Waker>>,
     /// Whether nobody waits any more.
     is_abandoned: Cell<bool>,
-    is_probe: bool,
 }
 
 impl Lines {
@@ -86,7 +90,8 @@ impl Lines {
             unsent: RefCell::default(),
             awaited: RefCell::default(),
             driver: RefCell::default(),
-            missed: Cell::new(None),
+            is_late: Cell::new(false),
+            late_count: Cell::new(0),
             is_away: Cell::new(false),
         });
         self.0.borrow_mut().insert(key, line.clone());
@@ -106,29 +111,33 @@ impl Lines {
 impl Line {
     /// Sends `command` and waits for its reply.
     pub async fn call(&self, command: Vec<u8>, deadline: Duration) -> Result<Reply, CallError> {
-        if self.phase.get() == Phase::BackOff || self.missed.get().is_some() {
+        if self.phase.get() == Phase::BackOff || self.is_late.get() {
             return Err(CallError::Away);
         }
         if self.unsent.borrow().len() + self.awaited.borrow().len() >= REDIS_PIPELINE_MAX {
             return Err(CallError::Busy);
         }
-        let waiting = Waiting(self.enqueue(command, false));
-        let reply = within_exactly(deadline, waiting.reply()).await;
-        reply.unwrap_or_else(|| {
-            self.missed.set(Some(deadline));
-            self.wake();
-            Err(CallError::Deadline)
-        })
+        let waiting = Waiting(self.enqueue(command, deadline));
+        if let Some(reply) = within_exactly(deadline, waiting.reply()).await {
+            return reply;
+        }
+        // If this worker was busy for longer than the deadline, the reply may be there and only has to be read.
+        yield_now().await;
+        if let Some(reply) = waiting.0.result.borrow_mut().take() {
+            return reply;
+        }
+        // A reply is to come, even if it is that to another call.
+        self.is_late
+            .set(!(self.awaited.borrow().is_empty() && self.unsent.borrow().is_empty()));
+        Err(CallError::Deadline)
     }
 
-    fn enqueue(&self, command: Vec<u8>, is_probe: bool) -> Rc<Slot> {
-        let slot = Rc::new(Slot {
-            is_probe,
-            ..Slot::default()
-        });
+    fn enqueue(&self, command: Vec<u8>, deadline: Duration) -> Rc<Slot> {
+        let slot = Rc::<Slot>::default();
         self.unsent.borrow_mut().push_back(Unsent {
             command,
             slot: slot.clone(),
+            deadline,
         });
         self.wake();
         slot
@@ -157,7 +166,7 @@ impl Line {
     /// The connection is open.
     pub fn open(&self) {
         self.phase.set(Phase::Open);
-        self.missed.set(None);
+        self.is_late.set(false);
     }
 
     /// The connection is lost: nobody waits any longer.
@@ -184,11 +193,19 @@ impl Line {
             return;
         }
         let since = clock::now();
-        for Unsent { command, slot } in unsent.drain(..) {
-            if !slot.is_abandoned.get() {
-                out.extend_from_slice(&command);
-                self.awaited.borrow_mut().push_back(Awaited { slot, since });
+        for call in unsent.drain(..) {
+            if !call.slot.is_abandoned.get() {
+                out.extend_from_slice(&call.command);
+                self.awaited.borrow_mut().push_back(Awaited {
+                    slot: call.slot,
+                    since,
+                    deadline: call.deadline,
+                });
             }
+        }
+        if self.awaited.borrow().is_empty() {
+            // All were abandoned before they were sent.
+            self.is_late.set(false);
         }
     }
 
@@ -197,12 +214,23 @@ impl Line {
         let Some(call) = self.awaited.borrow_mut().pop_front() else {
             return false;
         };
-        if call.slot.is_probe {
-            self.judge_probe(clock::now().since(call.since));
-        } else if let Reply::Error(message) = &reply {
-            self.note_error(message);
-        } else if self.missed.get().is_none() {
-            self.note_success();
+        // Late or not, the server replies.
+        self.is_late.set(false);
+        if clock::now().since(call.since) > call.deadline {
+            self.late_count.set(self.late_count.get() + 1);
+            if self.late_count.get() >= REDIS_LATE_MAX {
+                self.note_trouble("replies arrive after the deadline");
+            }
+        } else {
+            self.late_count.set(0);
+            match &reply {
+                Reply::Error(message) => self.note_error(message),
+                Reply::Status(_)
+                | Reply::Integer(_)
+                | Reply::Bulk(_)
+                | Reply::Nil
+                | Reply::Array(_) => self.note_success(),
+            }
         }
         call.slot.settle(Ok(reply));
         true
@@ -211,29 +239,6 @@ impl Line {
     /// Since when the oldest call waits for its reply.
     pub fn awaited_since(&self) -> Option<Moment> {
         self.awaited.borrow().front().map(|call| call.since)
-    }
-
-    /// Sends a probe if a reply has missed its deadline and no probe is on its way.
-    pub fn probe(&self, ping: &[u8]) {
-        let is_under_way = self.awaited.borrow().iter().any(|call| call.slot.is_probe);
-        if self.missed.get().is_some() && !is_under_way {
-            self.enqueue(ping.to_vec(), true);
-        }
-    }
-
-    /// Whether a reply has missed its deadline.
-    pub fn is_slow(&self) -> bool {
-        self.missed.get().is_some()
-    }
-
-    fn judge_probe(&self, took: Duration) {
-        match self.missed.get() {
-            Some(deadline) if took > deadline => self.note_trouble("no reply within the deadline"),
-            Some(_) | None => {
-                self.missed.set(None);
-                self.note_success();
-            }
-        }
     }
 
     /// An error that is about the state of the server, rather than about one command.

@@ -51,6 +51,20 @@ pub enum CallError {
     Refused(String),
 }
 
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Away => f.write_str("the server is away"),
+            CallError::Busy => f.write_str("too many calls are waiting"),
+            CallError::Deadline => f.write_str("no reply within the deadline"),
+            CallError::Lost => f.write_str("the connection was lost"),
+            CallError::Refused(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
 impl RedisServer {
     /// The server that `url` names. `connector` is used if the URL asks for TLS. `on_change` is called, on a thread of
     /// a worker, when the first worker finds the server away, and when the last one has it back.
@@ -113,6 +127,21 @@ impl RedisServer {
         }
         self.standing.counts.note(&result, began.elapsed());
         result
+    }
+
+    /// Sends a command. The reply arrives within `deadline`, or not at all.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn ask(
+        self: &Arc<Self>,
+        worker: &Rc<Worker>,
+        words: &[&[u8]],
+        deadline: Duration,
+    ) -> Result<Reply, CallError> {
+        let mut command = Vec::new();
+        encode_command(words.iter().copied(), &mut command);
+        self.exchange(worker, command, deadline).await
     }
 
     async fn exchange(

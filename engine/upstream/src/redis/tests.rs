@@ -79,7 +79,7 @@ fn a_script_is_called_by_its_digest_and_sent_when_it_is_not_known() {
 }
 
 #[test]
-fn a_late_reply_is_not_waited_for_and_calls_resume_after_a_prompt_probe() {
+fn nobody_waits_behind_a_late_reply_and_calls_resume_with_it() {
     let (go, waits) = channel::<()>();
     let url = fake(move |_, mut stream| {
         assert!(read_to(&mut stream, "PING\r\n"));
@@ -87,16 +87,10 @@ fn a_late_reply_is_not_waited_for_and_calls_resume_after_a_prompt_probe() {
         assert!(read_to(&mut stream, "$1\r\nk\r\n"));
         waits.recv().unwrap();
         stream.write_all(b":1\r\n").unwrap();
-        // Probes, and then the call that is made again.
-        while read_to(&mut stream, "\r\n$4\r\n") {
-            let mut name = [0; 6];
-            stream.read_exact(&mut name).unwrap();
-            assert_eq!(&name, b"PING\r\n");
-            stream.write_all(PONG).unwrap();
-            if read_to(&mut stream, "$1\r\nk\r\n") {
-                stream.write_all(b":2\r\n").unwrap();
-            }
-        }
+        // The call that is made again.
+        assert!(read_to(&mut stream, "$1\r\nk\r\n"));
+        stream.write_all(b":2\r\n").unwrap();
+        assert!(!read_to(&mut stream, "more"));
     });
     let (server, _changes) = server(&url);
     on_worker(|worker| {
@@ -179,4 +173,48 @@ fn a_peer_of_another_protocol_is_named() {
         panic!("it is reported");
     };
     assert!(reason.contains("not a Redis reply"), "{reason}");
+}
+
+#[test]
+fn replies_that_are_late_again_and_again_are_reported_until_one_is_in_time() {
+    let (go, waits) = channel::<()>();
+    let url = fake(move |_, mut stream| {
+        assert!(read_to(&mut stream, "PING\r\n"));
+        stream.write_all(PONG).unwrap();
+        while read_to(&mut stream, "$1\r\nk\r\n") {
+            waits.recv().unwrap();
+            stream.write_all(b":1\r\n").unwrap();
+        }
+    });
+    let (server, changes) = server(&url);
+    on_worker(|worker| {
+        let server = server.clone();
+        async move {
+            let call = async |deadline| server.run(&worker, &script(), (b"k", &[]), deadline).await;
+            // The connection is open from here on.
+            go.send(()).unwrap();
+            assert_eq!(call(LONG).await, Ok(Reply::Integer(1)));
+            let mut late = 0;
+            while late < crate::limits::REDIS_LATE_MAX {
+                match call(Duration::from_millis(50)).await {
+                    Err(CallError::Deadline) => {
+                        late += 1;
+                        go.send(()).unwrap();
+                    }
+                    Err(CallError::Away) => tokio::task::yield_now().await,
+                    other => panic!("{other:?}"),
+                }
+            }
+            go.send(()).unwrap();
+            loop {
+                match call(LONG).await {
+                    Err(CallError::Away) => tokio::task::yield_now().await,
+                    other => break assert_eq!(other, Ok(Reply::Integer(1))),
+                }
+            }
+        }
+    });
+    let changes: Vec<Reachability> = changes.try_iter().collect();
+    let late = Reachability::Away("replies arrive after the deadline".to_owned());
+    assert_eq!(changes, [late, Reachability::Back]);
 }
