@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::io::Read;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -132,6 +133,15 @@ fn leases_keep_the_pace_by_the_clock_of_the_store() {
     pace("leased", 0.05);
 }
 
+/// Ends the load on drop.
+struct Stopping<'s>(&'s AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_store_that_dies_in_the_run_fails_no_request_and_is_used_again() {
     let Some(mut redis) = RedisServer::start(&[]) else {
@@ -149,6 +159,8 @@ fn a_store_that_dies_in_the_run_fails_no_request_and_is_used_again() {
         );
     };
     thread::scope(|scope| {
+        // Also if the test fails.
+        let stopping = Stopping(&stop);
         let loading = scope.spawn(|| {
             load(&nodes, |_, status| {
                 assert!(matches!(status, 200 | 429), "{status}");
@@ -158,10 +170,13 @@ fn a_store_that_dies_in_the_run_fails_no_request_and_is_used_again() {
         });
         more(500);
         redis.stop();
+        nodes
+            .iter()
+            .for_each(|node| node.wait_for_words("cannot use the store"));
         more(500);
         redis.restart();
         more(500);
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         loading.join().expect("no request fails");
     });
     for node in &nodes {
@@ -362,9 +377,12 @@ fn two_nodes_share_the_slots_of_a_connection_limit() {
         return;
     };
     // A request for /hold gets no response; its client ends it.
-    let behind = Upstream::start(|mut wire| {
+    let held = Arc::new(AtomicUsize::new(0));
+    let counted = held.clone();
+    let behind = Upstream::start(move |mut wire| {
         while let Some(head) = wire.head() {
             if head[0].contains("/hold") {
+                counted.fetch_add(1, Ordering::Relaxed);
                 while wire.line().is_some() {}
                 return;
             }
@@ -384,10 +402,14 @@ fn two_nodes_share_the_slots_of_a_connection_limit() {
         .start()
     });
     let hold = |node: &Server| {
-        let before = behind.connections();
+        let before = held.load(Ordering::Relaxed);
         let mut client = Client::connect(node.port);
         client.send("GET /hold?user=a HTTP/1.1\r\nHost: a\r\n\r\n");
-        eventually("the request", || behind.connections() > before, String::new);
+        eventually(
+            "the request",
+            || held.load(Ordering::Relaxed) > before,
+            String::new,
+        );
         client
     };
     let status = |node: &Server| node.ask("/?user=a").status;

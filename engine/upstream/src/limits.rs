@@ -135,6 +135,6 @@ pub const REDIS_UNUSED_CHECK: Duration = Duration::from_secs(1);
 /// ms, more than the usual deadline; further ones would only time out.
 pub const REDIS_PIPELINE_MAX: usize = 1024;
 
-/// Replies of Redis in a row that arrive after their deadlines until the server is reported as away: one or two are a pause of
-/// a busy machine.
-pub const REDIS_LATE_MAX: u32 = 3;
+/// How long all replies of Redis must have been late until the server is reported as away: shorter is a pause of a busy machine,
+/// and the log would repeat it.
+pub const REDIS_LATE_TIME: Duration = Duration::from_secs(1);

@@ -248,3 +248,77 @@ impl Drop for SlotHeld {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sluice_handlers::limit_store::Store;
+    use sluice_upstream::redis::{RedisServer, RedisUrl};
+
+    use super::*;
+
+    /// Slots whose store is never asked: the test replies in its place.
+    fn slots() -> Arc<SharedSlots> {
+        let url = RedisUrl::parse("redis://127.0.0.1:1").unwrap();
+        let server = Arc::new(RedisServer::new(&url, None, |_| {}));
+        let store_use = StoreUse {
+            store: Arc::new(Store { server }),
+            deadline: Duration::from_millis(5),
+            on_error: OnError::Local,
+        };
+        Arc::new(SharedSlots::new("z", store_use))
+    }
+
+    #[test]
+    fn a_slot_is_asked_for_once_and_used_again() {
+        let slots = slots();
+        let (first, want) = slots.reserve(b"k");
+        assert_eq!(want, Some((1, 1)));
+        assert!(slots.settle(b"k", (1, 1)));
+        let (second, want) = slots.reserve(b"k");
+        assert_eq!(want, Some((2, 2)));
+        assert!(!slots.settle(b"k", (2, 1)), "another node has it");
+        drop((first, second));
+        assert_eq!(slots.reserve(b"k").1, None, "it is still leased");
+        assert_eq!(slots.reserve(b"other").1, Some((3, 1)));
+    }
+
+    #[test]
+    fn an_older_reply_changes_nothing() {
+        let slots = slots();
+        let held = [slots.reserve(b"k").0, slots.reserve(b"k").0];
+        assert!(slots.settle(b"k", (2, 2)));
+        assert!(slots.settle(b"k", (1, 1)));
+        assert_eq!(slots.lock()[&b"k"[..]].held, 2);
+        drop(held);
+    }
+
+    #[test]
+    fn unused_slots_go_back_and_keys_without_slots_are_forgotten() {
+        let slots = slots();
+        let held: Vec<_> = (0..3).map(|_| slots.reserve(b"k").0).collect();
+        assert!(slots.settle(b"k", (3, 3)));
+        let now = clock::now();
+        assert!(slots.due(now).is_empty(), "all are used");
+        drop(held);
+        assert!(
+            slots.due(now).is_empty(),
+            "they were used since the last sweep"
+        );
+        let due = slots.due(now);
+        assert_eq!(due, [(b"k"[..].into(), 4, 0)]);
+        // A reply to what was asked before does not bring them back.
+        slots.settle(b"k", (3, 3));
+        assert!(slots.due(now).is_empty() && slots.is_over());
+    }
+
+    #[test]
+    fn a_lease_in_use_is_renewed_in_time() {
+        let slots = slots();
+        let (_held, _) = slots.reserve(b"k");
+        assert!(slots.settle(b"k", (1, 1)));
+        let later = clock::now() + SLOT_RENEWAL;
+        assert_eq!(slots.due(later), [(b"k"[..].into(), 2, 1)]);
+    }
+}

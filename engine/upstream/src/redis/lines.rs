@@ -17,7 +17,7 @@ use sluice_wire::resp::Reply;
 use tokio::task::yield_now;
 
 use super::{CallError, RedisServer};
-use crate::limits::{REDIS_LATE_MAX, REDIS_PIPELINE_MAX};
+use crate::limits::{REDIS_LATE_TIME, REDIS_PIPELINE_MAX};
 
 /// The lines of one worker, by the address of their server in memory, which each line keeps from being reused.
 #[derive(Default)]
@@ -33,8 +33,8 @@ pub(super) struct Line {
     driver: RefCell<Option<Waker>>,
     /// Whether a reply has missed its deadline. Until a reply arrives, no call is made.
     is_late: Cell<bool>,
-    /// Replies in a row that missed their deadlines.
-    late_count: Cell<u32>,
+    /// Since when all replies have missed their deadlines, if the last one has.
+    late_since: Cell<Option<Moment>>,
     /// Whether the line counts among those that find the server away.
     is_away: Cell<bool>,
 }
@@ -91,7 +91,7 @@ impl Lines {
             awaited: RefCell::default(),
             driver: RefCell::default(),
             is_late: Cell::new(false),
-            late_count: Cell::new(0),
+            late_since: Cell::new(None),
             is_away: Cell::new(false),
         });
         self.0.borrow_mut().insert(key, line.clone());
@@ -216,13 +216,15 @@ impl Line {
         };
         // Late or not, the server replies.
         self.is_late.set(false);
-        if clock::now().since(call.since) > call.deadline {
-            self.late_count.set(self.late_count.get() + 1);
-            if self.late_count.get() >= REDIS_LATE_MAX {
+        let now = clock::now();
+        if now.since(call.since) > call.deadline {
+            let late_since = self.late_since.get().unwrap_or(now);
+            self.late_since.set(Some(late_since));
+            if now.since(late_since) >= REDIS_LATE_TIME {
                 self.note_trouble("replies arrive after the deadline");
             }
         } else {
-            self.late_count.set(0);
+            self.late_since.set(None);
             match &reply {
                 Reply::Error(message) => self.note_error(message),
                 Reply::Status(_)
