@@ -161,6 +161,25 @@ impl Rate {
         }
     }
 
+    /// Takes back the latest event of a meter, because it did not happen.
+    fn give_back(&self, meter: &mut Meter) {
+        match &mut meter.0 {
+            State::Window { slices, total } => {
+                if let Some(last) = slices.back_mut() {
+                    *total -= 1;
+                    last.events -= 1;
+                    if last.events == 0 {
+                        slices.pop_back();
+                    }
+                }
+            }
+            State::Bucket { full_at } => {
+                let token = (self.window / u64::from(self.events)).max(1);
+                *full_at = full_at.saturating_sub(token);
+            }
+        }
+    }
+
     /// As [`Rate::take`], but nothing is counted. Drops what no longer counts, so that the meter is not copied.
     fn wait(&self, meter: &mut Meter, now: Moment) -> Result<(), Duration> {
         match (&mut meter.0, self.counting) {

@@ -95,6 +95,17 @@ impl Zone {
         }
     }
 
+    /// Takes back the latest event of `key`, which was allowed and is refused elsewhere.
+    pub fn give_back(&mut self, key: &[u8]) {
+        if let Some(at) = self.places.get(key).copied() {
+            let rate = self.rate;
+            let slot = &mut self.slots[at];
+            let before = slot.meter.bytes();
+            rate.give_back(&mut slot.meter);
+            self.bytes = self.bytes - before + slot.meter.bytes();
+        }
+    }
+
     /// The question about `key` has no reply.
     pub fn give_up(&mut self, key: &[u8], ask: &Ask) {
         let Some(at) = self.places.get(key).copied() else {

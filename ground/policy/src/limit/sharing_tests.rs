@@ -272,3 +272,20 @@ fn a_question_without_a_reply_is_asked_again() {
     };
     assert!(third.fetches);
 }
+
+#[test]
+fn an_event_that_is_given_back_does_not_count() {
+    let window = Rate::sliding(3, Duration::from_secs(60)).expect("a rate");
+    let bucket = Rate::bucket(1, Duration::from_secs(60), 3).expect("a rate");
+    let now = Moment::new(Duration::from_secs(100));
+    for rate in [window, bucket] {
+        let mut zone = Zone::new(rate, 1 << 20);
+        let allowed = |zone: &mut Zone| zone.take(KEY, now).refused.is_none();
+        assert!((0..3).all(|_| allowed(&mut zone)) && !allowed(&mut zone));
+        zone.give_back(KEY);
+        zone.give_back(b"unknown");
+        assert!(allowed(&mut zone) && !allowed(&mut zone), "{rate:?}");
+        (0..5).for_each(|_| zone.give_back(KEY));
+        assert!((0..3).all(|_| allowed(&mut zone)) && !allowed(&mut zone));
+    }
+}

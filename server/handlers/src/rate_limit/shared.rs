@@ -164,8 +164,14 @@ impl Shared {
             Err(_) => {
                 question.zone.note_undecided();
                 match self.store_use.on_error {
-                    OnError::Open => Ok(Duration::ZERO),
-                    OnError::Closed => Err(STORE_CLOSED_RETRY),
+                    OnError::Open => {
+                        question.zone.note(None);
+                        Ok(Duration::ZERO)
+                    }
+                    OnError::Closed => {
+                        question.zone.note(Some(STORE_CLOSED_RETRY));
+                        Err(STORE_CLOSED_RETRY)
+                    }
                     OnError::Local => {
                         let outcome = question.zone.take(&question.key);
                         outcome.refused.map_or(Ok(outcome.ahead), Err)
@@ -177,6 +183,7 @@ impl Shared {
 
     /// Gives back an event that was allowed, because another zone has refused the request.
     pub fn give_back(&self, worker: &Rc<Worker>, zone: &Arc<SharedZone>, key: &[u8]) {
+        zone.give_back(key);
         let question = Question::new(zone, key, Ask::returning());
         let (shared, worker) = (self.clone(), worker.clone());
         in_background(async move { shared.fetch(&worker, question).await });

@@ -217,6 +217,21 @@ impl SharedZone {
         outcome
     }
 
+    /// Counts a request that was decided elsewhere, in the totals only: `refused` is how long it has to wait.
+    pub fn note(&self, refused: Option<Duration>) {
+        self.parts[0].counts.note(&Outcome {
+            refused,
+            ahead: Duration::ZERO,
+            forgotten: 0,
+        });
+    }
+
+    /// Takes back an event that was allowed and is refused elsewhere.
+    pub fn give_back(&self, key: &[u8]) {
+        let zone = &self.part(key).zone;
+        zone.lock().expect(NEVER_POISONED).give_back(key);
+    }
+
     /// Notes that the store does not reply to a question.
     pub fn give_up(&self, key: &[u8], ask: &Ask) {
         let zone = &self.part(key).zone;
