@@ -18,6 +18,7 @@ pub mod php;
 pub mod ports;
 pub mod program;
 pub mod python;
+pub mod redis_server;
 pub mod servers;
 pub mod service;
 pub mod sites;

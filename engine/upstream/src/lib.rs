@@ -1,4 +1,5 @@
-//! Connections to upstreams: dialling, pooling, and HTTP/1, HTTP/2, FastCGI, SCGI, uwsgi or memcached on them.
+//! Connections to upstreams: dialling, pooling, and HTTP/1, HTTP/2, FastCGI, SCGI, uwsgi or memcached on them;
+//! and calls to Redis.
 //! `sluice-policy` selects the upstream, the layer above encodes the request, and `sluice-net` has workers and sockets.
 
 mod call;
@@ -21,6 +22,7 @@ mod obtain;
 mod outcome;
 mod pool;
 mod race;
+pub mod redis;
 mod resolver;
 mod silence_timeout;
 mod special_dial;

@@ -112,3 +112,29 @@ pub const REST_READ_BYTES: usize = 256;
 
 /// How often this is read before another connection is tried: 4 KiB of standard error.
 pub const REST_READS_MAX: usize = 16;
+
+/// How long a connection to Redis may take to be established, with TLS and the greeting. Servers of limits are near; while
+/// one cannot be reached, requests do not wait for it.
+pub const REDIS_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The wait before the first attempt to reconnect to Redis: a server that restarts is back after about as long.
+pub const REDIS_BACKOFF_FIRST: Duration = Duration::from_millis(50);
+
+/// The longest wait before an attempt to reconnect to Redis: so late a server that is back is noticed, and a hundred nodes with
+/// eight workers each make a few hundred attempts a second at most.
+pub const REDIS_BACKOFF_MAX: Duration = Duration::from_secs(2);
+
+/// How long Redis may leave a call without a reply before its connection is given up. Callers have left long before; a
+/// new connection finds a server that has moved.
+pub const REDIS_SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// How often an idle connection to Redis looks whether a configuration still uses it.
+pub const REDIS_UNUSED_CHECK: Duration = Duration::from_secs(1);
+
+/// Calls of one worker that wait for one Redis server. A server replies to a hundred thousand a second, so these take 10
+/// ms, more than the usual deadline; further ones would only time out.
+pub const REDIS_PIPELINE_MAX: usize = 1024;
+
+/// How long all replies of Redis must have been late until the server is reported as away: shorter is a pause of a busy machine,
+/// and the log would repeat it.
+pub const REDIS_LATE_TIME: Duration = Duration::from_secs(1);

@@ -93,3 +93,14 @@ pub const TYPICAL_STEP_PARTS: u64 = 64;
 
 /// Latencies of a group before any of them is called an outlier.
 pub const TYPICAL_LATENCIES_MIN: u64 = 20;
+
+/// One in this many parts of a shared limit is the largest batch that a node leases: so much it may hold unused while another
+/// refuses requests, and so much it may allow later than it was counted. Three nodes stay within 3 %.
+pub const LEASE_BATCH_PART: u32 = 100;
+
+/// One in this many parts of a window is how long a lease lasts; what is left of it then goes back. The window of the nodes
+/// together is at most so much longer than that of the store.
+pub const LEASE_LIFE_PART: u32 = 16;
+
+/// The longest lease: with long windows, a client that has left must not keep what others could use.
+pub const LEASE_LIFE_MAX: core::time::Duration = core::time::Duration::from_secs(1);

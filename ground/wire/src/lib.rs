@@ -13,6 +13,7 @@ pub mod limits;
 pub mod memcached;
 pub mod proxy_protocol;
 pub mod python;
+pub mod resp;
 pub mod scgi;
 pub mod sections;
 pub mod uwsgi;

@@ -116,6 +116,15 @@ impl Default for Limits {
 /// take less than 300, and error messages are short.
 pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
 
+/// A reply of Redis: the scripts of limits return a few numbers, and error messages quote a script at most.
+pub const RESP_REPLY_BYTES_MAX: usize = 64 * 1024;
+
+/// A line of a Redis reply: a number, or an error message.
+pub const RESP_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Arrays in arrays of a Redis reply. The commands that sluice sends return one; the recursion stays shallow.
+pub const RESP_DEPTH_MAX: usize = 4;
+
 /// Bytes that an application may write to standard error in one response and have kept; further bytes are only counted.
 /// A PHP notice takes 150 bytes, so this holds hundreds, and ten thousand concurrent responses take 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;

@@ -9,6 +9,7 @@ mod feed_h2;
 mod feed_h3;
 mod feed_proxy;
 mod feed_python;
+mod feed_resp;
 mod feed_websocket;
 mod h2_attacks;
 mod h2_client;

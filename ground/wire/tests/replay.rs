@@ -10,6 +10,7 @@ use crate::feed_h2;
 use crate::feed_h3;
 use crate::feed_proxy;
 use crate::feed_python;
+use crate::feed_resp;
 use crate::feed_websocket;
 
 /// Runs `check` on every file of one target.
@@ -50,6 +51,11 @@ fn fastcgi_responses() {
 #[test]
 fn beginnings_of_connections() {
     replay("proxy_protocol", feed_proxy::check_beginning);
+}
+
+#[test]
+fn replies_of_redis() {
+    replay("resp", feed_resp::check);
 }
 
 #[test]

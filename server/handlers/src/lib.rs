@@ -13,6 +13,7 @@ pub mod filters;
 pub mod headers;
 pub mod in_flight;
 pub mod intercept;
+pub mod limit_store;
 pub mod limits;
 pub mod log_append;
 pub mod map;

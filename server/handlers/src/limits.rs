@@ -17,6 +17,21 @@ pub const RATE_SHARDS: usize = 16;
 /// header values.
 pub const RATE_KEY_BYTES_MAX: usize = 256;
 
+/// Default time that a request waits for the store of a shared limit: a server nearby replies within a millisecond, and
+/// without it a request is hardly later than usual.
+pub const STORE_DEADLINE: Duration = Duration::from_millis(5);
+
+/// The longest time that a request may wait for the store of a shared limit; later than that, a limit has become an
+/// outage.
+pub const STORE_DEADLINE_MAX: Duration = Duration::from_secs(1);
+
+/// The `Retry-After` of requests that are refused because the store of their limit is away.
+pub const STORE_CLOSED_RETRY: Duration = Duration::from_secs(1);
+
+/// Slices of a window in which leases are counted in the store: events stop counting at most a hundred-and-twenty-eighth
+/// of the window late, and giving a lease back looks at no more.
+pub const STORE_LEASE_SLICES: u64 = 128;
+
 /// Default time that a request waits for a slot of `in_flight`. After that, users have left and programs have retried.
 pub const FLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
 

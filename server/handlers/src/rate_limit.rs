@@ -1,27 +1,33 @@
 //! `rate_limit`: responds to requests above a rate with 429. `sluice-policy` implements the algorithm; the
 //! configuration follows the Caddy plugin `mholt/caddy-ratelimit`.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+mod shared;
+mod zones;
+
+pub use shared::{Question, Shared, Verdict};
+pub use zones::{CountedEvents, SharedZone, Zones};
+
+use std::hash::BuildHasher;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest;
+
 use sluice_message::{FieldId, Status};
-use sluice_model::handler::{RateLimit as Config, RateZone};
-use sluice_net::clock;
-use sluice_policy::limit::{Mark, Outcome, Rate, RateError, Zone};
+use sluice_model::handler::{RateLimit as Config, RateZone, SharedLimit};
+use sluice_net::worker::Worker;
+use sluice_policy::limit::{Rate, RateError};
 use sluice_route::{MatcherSets, Template};
 
 use crate::address_prefixes::AddressPrefixes;
-use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
+use crate::limits::RATE_KEY_BYTES_MAX;
 use sluice_observe::log::Log;
-use sluice_observe::metrics::{CountedZone, Hub, ZoneTotals};
 use sluice_observe::random;
 use sluice_pipeline::build::{self, Builder};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
-use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 use sluice_pipeline::values;
@@ -46,6 +52,8 @@ pub struct Limited {
     prefixes: AddressPrefixes,
     /// The zone that counts them.
     pub zone: Arc<SharedZone>,
+    /// Where they are counted, if several nodes share the limit.
+    pub shared: Option<Shared>,
     /// How early a request may arrive relative to an even rate without being delayed; `None` disables delays.
     pub at_once: Option<Duration>,
 }
@@ -53,9 +61,69 @@ pub struct Limited {
 /// The placeholder with the name of the exceeded zone.
 const EXCEEDED: &str = "http.rate_limit.exceeded.name";
 
+/// A request that waits for the store of a zone.
+struct Awaited {
+    /// The zone's position.
+    at: usize,
+    key: Vec<u8>,
+    question: Question,
+}
+
 impl Handler for RateLimit {
     fn serve(&self, exchange: &mut Exchange) -> Step {
-        for limited in &self.zones {
+        match self.walk(exchange, 0) {
+            Ok(step) => step,
+            Err(awaited) => {
+                let aside = exchange.context.aside.get_or_insert_default();
+                aside.awaited = Some(awaited);
+                Step::Later
+            }
+        }
+    }
+
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        let awaited = exchange.context.aside.as_mut();
+        let awaited = awaited.and_then(|aside| aside.awaited.take()?.downcast::<Awaited>().ok());
+        Box::pin(async move {
+            let worker = Rc::clone(&exchange.worker);
+            let mut next = awaited;
+            while let Some(awaited) = next {
+                let Awaited { at, key, question } = *awaited;
+                let limited = &self.zones[at];
+                let Some(shared) = &limited.shared else { break };
+                if let Err(wait) = shared.ask(&worker, question).await {
+                    return self.reject(exchange, limited, &key, wait);
+                }
+                match self.walk(exchange, at + 1) {
+                    Ok(step) => return step,
+                    Err(awaited) => next = Some(awaited),
+                }
+            }
+            Step::Next
+        })
+    }
+
+    fn account(&self, _exchange: &mut Exchange) -> Account {
+        let shared = self.zones.iter().filter_map(|limited| {
+            let place = limited.shared.as_ref()?.place();
+            Some(format!(
+                "counts requests of zone `{}` in {place}, together with other servers",
+                limited.zone.name
+            ))
+        });
+        let says: Vec<String> = shared.collect();
+        Account {
+            // An explanation asks no store.
+            assumed: (!says.is_empty()).then_some(Assumed::Step(Step::Next)),
+            says,
+        }
+    }
+}
+
+impl RateLimit {
+    /// Checks the zones from `first` on, up to one whose store decides.
+    fn walk(&self, exchange: &mut Exchange, first: usize) -> Result<Step, Box<Awaited>> {
+        for (at, limited) in self.zones.iter().enumerate().skip(first) {
             let is_meant = match &limited.when {
                 None => Ok(true),
                 Some(when) => values::matches(when, exchange),
@@ -63,15 +131,29 @@ impl Handler for RateLimit {
             match is_meant {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(fault) => return Step::Fail(fault),
+                Err(fault) => return Ok(Step::Fail(fault)),
             }
             let key = limited.key_of(exchange);
-            if let Some(wait) = limited.zone.take(&key).refused {
-                self.log_exceeded(exchange, limited, &key, wait);
-                return Step::Fail(self.refuse(exchange, limited, wait));
+            match limited.check(&exchange.worker, &key) {
+                Verdict::Allowed(_) => {}
+                Verdict::Refused(wait) => return Ok(self.reject(exchange, limited, &key, wait)),
+                Verdict::Undecided(question) => {
+                    return Err(Box::new(Awaited { at, key, question }));
+                }
             }
         }
-        Step::Next
+        Ok(Step::Next)
+    }
+
+    fn reject(
+        &self,
+        exchange: &mut Exchange,
+        limited: &Limited,
+        key: &[u8],
+        wait: Duration,
+    ) -> Step {
+        self.log_exceeded(exchange, limited, key, wait);
+        Step::Fail(self.refuse(exchange, limited, wait))
     }
 }
 
@@ -114,18 +196,24 @@ impl RateLimit {
 }
 
 impl Limited {
-    fn build(name: &str, config: &RateZone, builder: &Builder<'_>) -> Result<Limited, Refusal> {
-        let rate = rate(config).map_err(|refusal| Refusal {
+    fn build(
+        (name, config): (&str, &RateZone),
+        usual: Option<&SharedLimit>,
+        builder: &Builder<'_>,
+    ) -> Result<Limited, Refusal> {
+        let of_zone = |refusal: Refusal| Refusal {
             message: format!("zone `{name}`: {}", refusal.message),
             ..refusal
-        })?;
+        };
+        let rate = rate(config).map_err(of_zone)?;
+        let shared = config.shared.as_ref().or(usual);
+        let shared = shared.map(|shared| Shared::build(shared, (name, &rate), builder));
+        let shared = shared.transpose().map_err(of_zone)?;
+        let place = shared.as_ref().map(Shared::identity).unwrap_or_default();
         let sets = config.r#match.iter().map(build::matcher_set);
         let sets = sets.collect::<Result<Vec<_>, _>>()?;
         let prefixes = AddressPrefixes::build(config.ipv4_prefix, config.ipv6_prefix, (32, 128));
-        let prefixes = prefixes.map_err(|refusal| Refusal {
-            message: format!("zone `{name}`: {}", refusal.message),
-            ..refusal
-        })?;
+        let prefixes = prefixes.map_err(of_zone)?;
         Ok(Limited {
             when: Some(sets)
                 .filter(|sets| !sets.is_empty())
@@ -134,10 +222,34 @@ impl Limited {
             prefixes,
             at_once: config.delay.map(|count| rate.spacing() * count),
             zone: match builder.recorder {
-                Some(recorder) => recorder.shared::<Zones>().zone(name, rate, recorder.hub()),
+                Some(recorder) => {
+                    let zones = recorder.shared::<Zones>();
+                    zones.zone((name, rate), place, recorder.hub())
+                }
                 None => Arc::new(SharedZone::new(name, rate)),
             },
+            shared,
         })
+    }
+
+    /// What is known of a request with this key, which is counted if it is allowed.
+    pub fn check(&self, worker: &Rc<Worker>, key: &[u8]) -> Verdict {
+        match &self.shared {
+            Some(shared) => shared.check(worker, &self.zone, key),
+            None => {
+                let outcome = self.zone.take(key);
+                let allowed = Verdict::Allowed(outcome.ahead);
+                outcome.refused.map_or(allowed, Verdict::Refused)
+            }
+        }
+    }
+
+    /// How long a request with this key has to wait, if that is known. It is not counted.
+    pub fn look(&self, key: &[u8]) -> Option<Duration> {
+        match &self.shared {
+            Some(shared) => self.zone.foresee(&shared.sharing, key),
+            None => self.zone.look(key),
+        }
     }
 
     /// What the zone counts the request by.
@@ -145,10 +257,13 @@ impl Limited {
         let mut key = values::expanded(&self.key, exchange);
         self.prefixes.shorten(&mut key);
         if key.len() > RATE_KEY_BYTES_MAX {
-            // Distinguish long keys by a keyed hash of the whole, which clients cannot predict.
-            let hash = self.zone.hasher.hash_one(&key);
+            // Distinguish long keys by a hash of the whole: a keyed one, which clients cannot predict, or the same on all nodes.
+            let hash = match &self.shared {
+                None => self.zone.hasher.hash_one(&key).to_be_bytes().to_vec(),
+                Some(_) => digest::digest(&digest::SHA256, &key).as_ref().to_vec(),
+            };
             key.truncate(RATE_KEY_BYTES_MAX);
-            key.extend_from_slice(&hash.to_be_bytes());
+            key.extend_from_slice(&hash);
         }
         key
     }
@@ -177,172 +292,6 @@ fn rate(config: &RateZone) -> Result<Rate, Refusal> {
     })
 }
 
-/// The zones in use, by name and rate. They outlive configurations, so a reload does not reset them. Handlers with the
-/// same name and rate share a zone.
-#[derive(Debug, Default)]
-pub struct Zones(Mutex<HashMap<ZoneName, Weak<SharedZone>>>);
-
-/// The identity of a zone.
-type ZoneName = (Box<str>, Rate);
-
-impl Zones {
-    fn zone(&self, name: &str, rate: Rate, hub: &Hub) -> Arc<SharedZone> {
-        let mut known = self.0.lock().expect(NEVER_POISONED);
-        known.retain(|_, zone| zone.strong_count() > 0);
-        let found = known.entry((name.into(), rate)).or_default();
-        found.upgrade().unwrap_or_else(|| {
-            let made = Arc::new(SharedZone::new(name, rate));
-            *found = Arc::downgrade(&made);
-            let shown: Weak<dyn CountedZone> = found.clone();
-            hub.add_rate_zone(name, shown);
-            made
-        })
-    }
-}
-
-impl Zones {
-    /// What the zones have counted, for a process that replaces this one and continues its time line.
-    pub fn counted(&self) -> Vec<CountedEvents> {
-        let known = self.0.lock().expect(NEVER_POISONED);
-        let zones: Vec<Arc<SharedZone>> = known.values().filter_map(Weak::upgrade).collect();
-        drop(known);
-        let counted = zones.iter().flat_map(|zone| {
-            let keys = zone.parts.iter().flat_map(|part| {
-                let zone = part.zone.lock().expect(NEVER_POISONED);
-                zone.marks(clock::now())
-            });
-            keys.map(|(key, marks)| CountedEvents {
-                zone: zone.name.to_string(),
-                rate: zone.rate.identity(),
-                key: key.to_vec(),
-                marks: marks.iter().map(|mark| (mark.at, mark.events)).collect(),
-            })
-        });
-        counted.collect()
-    }
-
-    /// Adds what the replaced process has counted to the zones with the same name and rate.
-    pub fn add(&self, counted: &[CountedEvents]) {
-        let known = self.0.lock().expect(NEVER_POISONED);
-        let zones: HashMap<(&str, [u64; 4]), Arc<SharedZone>> = known
-            .iter()
-            .filter_map(|((name, rate), zone)| Some(((&**name, rate.identity()), zone.upgrade()?)))
-            .collect();
-        for events in counted {
-            let Some(zone) = zones.get(&(events.zone.as_str(), events.rate)) else {
-                continue;
-            };
-            let marks = events.marks.iter();
-            let marks: Vec<Mark> = marks.map(|&(at, events)| Mark { at, events }).collect();
-            let part = zone.part(&events.key);
-            let mut zone = part.zone.lock().expect(NEVER_POISONED);
-            zone.merge(&events.key, &marks, clock::now());
-        }
-    }
-}
-
-/// What a zone has counted for one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CountedEvents {
-    /// The name of the zone.
-    pub zone: String,
-    /// What identifies its rate.
-    pub rate: [u64; 4],
-    /// The key.
-    pub key: Vec<u8>,
-    /// The parts of what was counted, see [`Mark`].
-    pub marks: Vec<(u64, u32)>,
-}
-
-const NEVER_POISONED: &str = "nothing panics while it holds a zone";
-
-/// A zone shared by all workers. Keys are distributed over shards by a hash that clients cannot predict. Each shard has
-/// its own lock, so workers rarely contend and each key is counted exactly.
-#[derive(Debug)]
-pub struct SharedZone {
-    /// The name in the configuration.
-    pub name: Box<str>,
-    /// The rate of requests per key.
-    pub rate: Rate,
-    hasher: RandomState,
-    parts: Box<[Part]>,
-}
-
-#[derive(Debug)]
-struct Part {
-    zone: Mutex<Zone>,
-    counts: Counts,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    asked: AtomicU64,
-    refused: AtomicU64,
-    forgotten: AtomicU64,
-}
-
-impl SharedZone {
-    fn new(name: &str, rate: Rate) -> SharedZone {
-        let part = |_| Part {
-            zone: Mutex::new(Zone::new(rate, RATE_ZONE_BYTES_MAX / RATE_SHARDS)),
-            counts: Counts::default(),
-        };
-        SharedZone {
-            name: name.into(),
-            rate,
-            hasher: RandomState::new(),
-            parts: (0..RATE_SHARDS).map(part).collect(),
-        }
-    }
-
-    fn part(&self, key: &[u8]) -> &Part {
-        &self.parts[self.hasher.hash_one(key) as usize % self.parts.len()]
-    }
-
-    /// The time to wait if a request is over the limit. The request is not counted, except in the totals if it is
-    /// rejected.
-    pub fn look(&self, key: &[u8]) -> Option<Duration> {
-        let Part { zone, counts } = self.part(key);
-        let wait = zone.lock().expect(NEVER_POISONED).look(key, clock::now());
-        if wait.is_some() {
-            counts.asked.fetch_add(1, Ordering::Relaxed);
-            counts.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        wait
-    }
-
-    /// Counts a request and reports how long to wait if it is over the limit.
-    pub fn take(&self, key: &[u8]) -> Outcome {
-        let Part { zone, counts } = self.part(key);
-        let mut zone: MutexGuard<'_, Zone> = zone.lock().expect(NEVER_POISONED);
-        // Read the clock under the lock, so that times are monotonic within a zone.
-        let outcome = zone.take(key, clock::now());
-        drop(zone);
-        counts.asked.fetch_add(1, Ordering::Relaxed);
-        if outcome.refused.is_some() {
-            counts.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        if outcome.forgotten > 0 {
-            let forgotten = u64::from(outcome.forgotten);
-            counts.forgotten.fetch_add(forgotten, Ordering::Relaxed);
-        }
-        outcome
-    }
-}
-
-impl CountedZone for SharedZone {
-    fn totals(&self) -> ZoneTotals {
-        let mut totals = ZoneTotals::default();
-        for Part { zone, counts } in &self.parts {
-            totals.refused += counts.refused.load(Ordering::Relaxed);
-            totals.asked += counts.asked.load(Ordering::Relaxed);
-            totals.forgotten += counts.forgotten.load(Ordering::Relaxed);
-            totals.keys += zone.lock().expect(NEVER_POISONED).len() as u64;
-        }
-        totals
-    }
-}
-
 /// Builds `rate_limit`.
 pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(RateLimit::build(config, builder)?))
@@ -351,14 +300,10 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
 impl RateLimit {
     /// Reads the settings.
     pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<RateLimit, Refusal> {
-        let unbuilt = [
-            (config.distributed.is_some(), "`distributed`"),
-            (config.storage.is_some(), "`storage`"),
-        ];
-        if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
+        if config.storage.is_some() {
             return Err(Refusal::not_yet(
-                &format!("`rate_limit` with {what}"),
-                "remove it; each server then counts for itself",
+                "`rate_limit` with `storage`",
+                "write `distributed { store redis://HOST }` to count together with other servers",
             ));
         }
         if !(0.0..=JITTER_MAX).contains(&config.jitter) {
@@ -366,7 +311,8 @@ impl RateLimit {
                 .with_help("give a share of the wait from 0 to 10, such as `0.2` for a fifth"));
         }
         let limited = config.rate_limits.iter();
-        let limited = limited.map(|(name, zone)| Limited::build(name, zone, builder));
+        let usual = config.distributed.as_ref();
+        let limited = limited.map(|(name, zone)| Limited::build((name, zone), usual, builder));
         let mut limited = limited.collect::<Result<Vec<_>, _>>()?;
         let tightness = |name: &str| {
             let rate = config.rate_limits.get(name).map(rate);

@@ -4,12 +4,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use sluice_handlers::limit_store::StoreUse;
 use sluice_handlers::limits::RATE_SHARDS;
 use sluice_observe::sources::{ConcurrencyLimit, ConcurrencyStanding, Sources};
 
+use crate::shared_slots::{SharedSlots, SlotHeld};
+
 /// Zones in use, by name. They outlive configurations, as the requests that they count do.
 #[derive(Debug, Default)]
-pub struct Zones(Mutex<HashMap<Box<str>, Weak<Zone>>>);
+pub struct Zones {
+    zones: Mutex<HashMap<Box<str>, Weak<Zone>>>,
+    /// What nodes share, by zone and store.
+    shared: Mutex<HashMap<(String, String), Weak<SharedSlots>>>,
+}
 
 /// Requests in flight by key, in shards. There are never more keys than requests.
 #[derive(Debug)]
@@ -28,12 +35,35 @@ type Counts = HashMap<Box<[u8]>, u32>;
 pub struct Held {
     zone: Arc<Zone>,
     key: Box<[u8]>,
+    /// Its slot among those of all nodes, if the zone is shared.
+    slot: Option<SlotHeld>,
+}
+
+impl Held {
+    /// Adds the slot among those of all nodes.
+    pub fn with(mut self, slot: SlotHeld) -> Held {
+        self.slot = Some(slot);
+        self
+    }
 }
 
 impl Zones {
+    /// The slots that nodes share in the zone of this name.
+    pub fn shared(&self, name: &str, store_use: StoreUse) -> Arc<SharedSlots> {
+        let place = store_use.store.server.place().to_owned();
+        let mut known = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, slots| slots.strong_count() > 0);
+        let found = known.entry((name.to_owned(), place)).or_default();
+        found.upgrade().unwrap_or_else(|| {
+            let made = Arc::new(SharedSlots::new(name, store_use));
+            *found = Arc::downgrade(&made);
+            made
+        })
+    }
+
     /// The zone of this name, which `sources` show while it is in use.
     pub fn zone(&self, name: &str, sources: &Sources) -> Arc<Zone> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, zone| zone.strong_count() > 0);
         let found = known.entry(name.into()).or_default();
         found.upgrade().unwrap_or_else(|| {
@@ -82,13 +112,19 @@ impl Zone {
         Some(Held {
             zone: self.clone(),
             key,
+            slot: None,
         })
     }
 }
 
 impl Zone {
-    fn refuse(&self) -> Option<Held> {
+    /// Counts a request that is refused.
+    pub fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn refuse(&self) -> Option<Held> {
+        self.note_refused();
         None
     }
 }
@@ -162,6 +198,6 @@ mod tests {
         assert_eq!(shown, [("a", 1)]);
         drop((one, held));
         let _ = zone("c");
-        assert_eq!(zones.0.lock().unwrap().len(), 1);
+        assert_eq!(zones.zones.lock().unwrap().len(), 1);
     }
 }

@@ -2,6 +2,7 @@
 //! zones rejects it, none counts it; requests that arrive too early are delayed.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::time::Duration;
 
 use sluice_model::handler::RateLimit as Config;
@@ -9,7 +10,8 @@ use sluice_model::handler::RateLimit as Config;
 use super::{Limited as Outcome, TreeRef};
 use crate::shared::Shared;
 use crate::state::NginxContext;
-use sluice_handlers::rate_limit::{Limited, RateLimit};
+use sluice_handlers::rate_limit::{Limited, RateLimit, Verdict};
+use sluice_net::worker::Worker;
 use sluice_observe::log::Severity;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -20,6 +22,8 @@ use sluice_pipeline::refusal::Refusal;
 /// The directive at work.
 struct LimitReq {
     limits: RateLimit,
+    /// Whether several nodes share one of its zones.
+    is_shared: bool,
     dry_run: bool,
     log: LimitLog,
 }
@@ -32,8 +36,10 @@ pub struct LimitLog {
 
 /// Builds `limit_req`.
 pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let limits = RateLimit::build(config, builder)?;
     Ok(Box::new(LimitReq {
-        limits: RateLimit::build(config, builder)?,
+        is_shared: limits.zones.iter().any(|limited| limited.shared.is_some()),
+        limits,
         dry_run: config.dry_run,
         log: LimitLog::build(&config.log_level, builder)?,
     }))
@@ -44,43 +50,123 @@ impl Handler for LimitReq {
         if exchange.context.nginx().limited_requests != Outcome::No {
             return Step::Next;
         }
-        let keys = self
-            .limits
-            .zones
-            .iter()
-            .map(|limited| (limited, limited.key_of(exchange)));
-        let keyed: Vec<_> = keys.filter(|(_, key)| !key.is_empty()).collect();
-        let Some(((last, last_key), others)) = keyed.split_last() else {
+        let keyed = self.keyed(exchange);
+        if keyed.is_empty() {
             return Step::Next;
+        }
+        if self.is_shared {
+            // Boxed once, in `wait`; what the node knows is looked at there.
+            return Step::Later;
+        }
+        let judged = judge(&keyed);
+        self.conclude(exchange, judged)
+    }
+
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        if !self.is_shared {
+            return Box::pin(hold(exchange));
+        }
+        Box::pin(async move {
+            let judged = judge_shared(&exchange.worker, &self.keyed(exchange)).await;
+            match self.conclude(exchange, judged) {
+                Step::Later => hold(exchange).await,
+                step => step,
+            }
+        })
+    }
+}
+
+/// A zone that a request counts in, and its key there.
+type Keyed<'z> = (&'z Limited, Vec<u8>);
+
+/// What becomes of a request: the zone that delays it longest and for how long, or the zone that refuses it and how long
+/// the request would have to wait.
+type Judged<'z> = Result<(&'z Limited, Duration), (&'z Limited, Duration)>;
+
+/// Counts a request in all zones, or in none if one refuses it.
+fn judge<'z>(keyed: &[Keyed<'z>]) -> Judged<'z> {
+    let Some(((last, last_key), others)) = keyed.split_last() else {
+        unreachable!("the caller has found a zone");
+    };
+    for (limited, key) in others {
+        if let Some(wait) = limited.look(key) {
+            return Err((limited, wait));
+        }
+    }
+    // The last zone checks and counts in one step; the others count after it has accepted the request.
+    let outcome = last.zone.take(last_key);
+    if let Some(wait) = outcome.refused {
+        return Err((last, wait));
+    }
+    let mut longest = (*last, held_for(last, outcome.ahead));
+    for (limited, key) in others {
+        delay_by(&mut longest, limited, limited.zone.take(key).ahead);
+    }
+    Ok(longest)
+}
+
+/// As [`judge`], if some of the zones are shared by several nodes. Those are asked one after the other; what they have
+/// counted is given back if a later one refuses the request.
+async fn judge_shared<'z>(worker: &Rc<Worker>, keyed: &[Keyed<'z>]) -> Judged<'z> {
+    for (limited, key) in keyed {
+        if let Some(wait) = limited.look(key) {
+            return Err((limited, wait));
+        }
+    }
+    let first = keyed.first().expect("the caller has found a zone").0;
+    let mut longest = (first, Duration::ZERO);
+    let (shared, own): (Vec<_>, Vec<_>) = keyed
+        .iter()
+        .partition(|(limited, _)| limited.shared.is_some());
+    for (at, (limited, key)) in shared.iter().chain(&own).enumerate() {
+        let taken = match limited.check(worker, key) {
+            Verdict::Allowed(ahead) => Ok(ahead),
+            Verdict::Refused(wait) => Err(wait),
+            Verdict::Undecided(question) => match &limited.shared {
+                Some(shared) => shared.ask(worker, question).await,
+                None => unreachable!("only shared zones ask"),
+            },
         };
-        let looked = others
-            .iter()
-            .find_map(|(limited, key)| Some((*limited, limited.zone.look(key)?)));
-        // The last zone checks and counts in one step; the others count after it has accepted the request.
-        let taken = match looked {
-            Some(refused) => Err(refused),
-            None => {
-                let outcome = last.zone.take(last_key);
-                match outcome.refused {
-                    Some(wait) => Err((*last, wait)),
-                    None => Ok(held_for(last, outcome.ahead)),
+        match taken {
+            Ok(ahead) => delay_by(&mut longest, limited, ahead),
+            Err(wait) => {
+                for (counted, key) in shared.iter().take(at) {
+                    if let Some(shared) = &counted.shared {
+                        shared.give_back(worker, &counted.zone, key);
+                    }
                 }
+                return Err((limited, wait));
             }
-        };
-        let (limited, wait) = match taken {
-            Ok(held) => {
-                let held = others
-                    .iter()
-                    .fold((*last, held), |longest, (limited, key)| {
-                        let held = held_for(limited, limited.zone.take(key).ahead);
-                        if held > longest.1 {
-                            (*limited, held)
-                        } else {
-                            longest
-                        }
-                    });
-                return self.let_through(exchange, held.0, held.1);
-            }
+        }
+    }
+    Ok(longest)
+}
+
+fn delay_by<'z>(longest: &mut (&'z Limited, Duration), limited: &'z Limited, ahead: Duration) {
+    let held = held_for(limited, ahead);
+    if held > longest.1 {
+        *longest = (limited, held);
+    }
+}
+
+/// How long to delay a request that arrives this early.
+fn held_for(limited: &Limited, ahead: Duration) -> Duration {
+    let at_once = limited.at_once;
+    at_once.map_or(Duration::ZERO, |at_once| ahead.saturating_sub(at_once))
+}
+
+impl LimitReq {
+    /// The zones that the request counts in.
+    fn keyed(&self, exchange: &Exchange) -> Vec<Keyed<'_>> {
+        let zones = self.limits.zones.iter();
+        let keys = zones.map(|limited| (limited, limited.key_of(exchange)));
+        keys.filter(|(_, key)| !key.is_empty()).collect()
+    }
+
+    /// Lets a request through, delays or rejects it.
+    fn conclude(&self, exchange: &mut Exchange, judged: Judged<'_>) -> Step {
+        let (limited, wait) = match judged {
+            Ok((limited, held)) => return self.let_through(exchange, limited, held),
             Err(refused) => refused,
         };
         let excess = requests(limited.zone.rate.excess_thousandths(wait));
@@ -96,18 +182,6 @@ impl Handler for LimitReq {
         Step::Fail(fault.caused_by(Cause::Logged))
     }
 
-    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(hold(exchange))
-    }
-}
-
-/// How long to delay a request that arrives this early.
-fn held_for(limited: &Limited, ahead: Duration) -> Duration {
-    let at_once = limited.at_once;
-    at_once.map_or(Duration::ZERO, |at_once| ahead.saturating_sub(at_once))
-}
-
-impl LimitReq {
     fn let_through(&self, exchange: &mut Exchange, limited: &Limited, held: Duration) -> Step {
         let (outcome, step) = match (held.is_zero(), self.dry_run) {
             (true, _) => (Outcome::Passed, Step::Next),

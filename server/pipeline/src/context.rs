@@ -114,6 +114,8 @@ pub struct Aside {
     pub client_limits: Option<Arc<ClientLimits>>,
     /// The head of the latest intercepted response, for `{http.intercept.*}`.
     pub head: Option<ResponseHead>,
+    /// What a handler that returned [`Step::Later`](crate::Step::Later) continues with.
+    pub awaited: Option<Box<dyn Any>>,
 }
 
 /// A random 128-bit number in two halves: a `u128` would require 16-byte alignment.

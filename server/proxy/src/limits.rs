@@ -196,3 +196,13 @@ pub const OUTLIERS_EJECTED_PERCENT: u32 = 50;
 
 /// Maximum length of the reason why a health check failed, in bytes; it is shown in the status.
 pub const CHECK_FAILURE_BYTES_MAX: usize = 200;
+
+/// How long upstreams from Redis are used before they are read again: a hash is read in less than a millisecond, and a new
+/// upstream is to be used soon.
+pub const SOURCE_REDIS_LIFETIME: Duration = Duration::from_secs(1);
+
+/// How long Redis may take to list upstreams. Requests use the earlier ones meanwhile.
+pub const SOURCE_REDIS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Upstreams taken from one hash; as many as from a DNS answer.
+pub const SOURCE_RECORDS_MAX: usize = 256;

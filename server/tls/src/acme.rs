@@ -149,7 +149,7 @@ pub fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
 }
 
 /// Replaces `{env.NAME}` in `text`, so that secrets need not be in the configuration.
-pub(super) fn environment(text: &str) -> String {
+pub fn environment(text: &str) -> String {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{env.") {

@@ -35,7 +35,7 @@ use sluice_model::tls::InternalIssuer;
 use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
-pub use acme::resolver;
+pub use acme::{environment, resolver};
 pub use authorities::{AuthorityCertificates, AuthorityView, LocalAuthorities};
 pub use auto::expand;
 use events::event_of;

@@ -105,6 +105,10 @@ mod tests {
     const AROUND: &[(&str, &str)] = &[
         ("", ":80 {\n$\n}"),
         ("rate_limit", ":80 {\nrate_limit {\n$\n}\n}"),
+        (
+            "distributed",
+            ":80 {\nrate_limit {\ndistributed {\n$\n}\n}\n}",
+        ),
         ("dynamic", ":80 {\nreverse_proxy {\ndynamic a {\n$\n}\n}\n}"),
         (
             "transport http",

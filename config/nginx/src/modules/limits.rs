@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
-use sluice_model::handler::{RateLimit, RateZone};
+use sluice_model::handler::{RateLimit, RateZone, SharedLimit};
 use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
 use sluice_model::{Dialect, Duration, Handler};
 
@@ -17,7 +17,7 @@ use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
-use crate::lower::values::size;
+use crate::lower::values::{size, time};
 use crate::tree::{Directive, Word as Text};
 
 const LEVELS: crate::definition::Takes = Choice(&["info", "notice", "warn", "error"]);
@@ -31,9 +31,9 @@ pub const REQUESTS: &[Definition] = &[
     once("limit_req_dry_run", Flag),
     once("limit_req_log_level", LEVELS),
     once("limit_req_status", Number).checked(check_status),
-    many("limit_req_zone", Words(3, 4))
+    many("limit_req_zone", Words(3, 8))
         .but(Partly(
-            "a zone uses up to 64 MiB regardless of its size; `sync` has no effect",
+            "a zone uses up to 64 MiB regardless of its size; `sync` alone has no effect, `sync=redis://…` shares the zone",
         ))
         .checked(zone)
         .repeated(OncePerZone)
@@ -48,8 +48,10 @@ pub const CONNECTIONS: &[Definition] = &[
     once("limit_conn_dry_run", Flag),
     once("limit_conn_log_level", LEVELS),
     once("limit_conn_status", Number).checked(check_status),
-    many("limit_conn_zone", Words(2, 2))
-        .but(Partly("the size of the zone grows with its entries"))
+    many("limit_conn_zone", Words(2, 6))
+        .but(Partly(
+            "the size of the zone grows with its entries; `sync=redis://…` shares the zone",
+        ))
         .checked(zone)
         .repeated(OncePerZone)
         .named(),
@@ -181,10 +183,59 @@ fn requests(
         burst: burst + 1,
         // Without a burst nothing comes before its time.
         delay: delay.filter(|_| burst > 0),
+        shared: shared(&line.args),
         ..RateZone::default()
     };
     Some((name.to_owned(), zone))
 }
+
+/// How several servers share a zone: the words of its line that begin with `sync`.
+fn shared(words: &[Text]) -> Option<SharedLimit> {
+    let text = |name: &str| param(words, name).map_or("", |(_, value)| value);
+    Some(SharedLimit {
+        store: Some(text("sync")).filter(|url| !url.is_empty())?.to_owned(),
+        ca: text("sync_ca").to_owned(),
+        mode: text("sync_mode").to_owned(),
+        on_error: text("sync_on_error").to_owned(),
+        deadline: time(text("sync_deadline")).unwrap_or_default(),
+        ..SharedLimit::default()
+    })
+}
+
+/// What is wrong with a word that begins with `sync`, if it does.
+fn check_sync(directive: &str, word: &str, all: &[Text]) -> Option<&'static str> {
+    let (name, value) = word.split_once('=')?;
+    let is_shared = param(all, "sync").is_some();
+    match (name, value) {
+        ("sync", url) if SCHEMES.iter().any(|scheme| url.starts_with(scheme)) => None,
+        ("sync", _) => Some("`sync=redis://HOST`"),
+        ("sync_mode", _) if directive == "limit_conn_zone" => {
+            Some("no `sync_mode=`: slots are always leased")
+        }
+        ("sync_mode" | "sync_on_error" | "sync_deadline" | "sync_ca", _) if !is_shared => {
+            Some("`sync=redis://HOST` beside it")
+        }
+        ("sync_mode", "exact" | "leased") => None,
+        ("sync_mode", _) => Some("`sync_mode=exact` or `sync_mode=leased`"),
+        ("sync_on_error", "open" | "closed" | "local") => None,
+        ("sync_on_error", _) => Some("`sync_on_error=open`, `closed` or `local`"),
+        ("sync_deadline", text) if time(text).is_some() => None,
+        ("sync_deadline", _) => Some("`sync_deadline=5ms`, at most `1s`"),
+        ("sync_ca", file) if !file.is_empty() => None,
+        ("sync_ca", _) => Some("`sync_ca=FILE`"),
+        _ => Some("`sync=`, `sync_mode=`, `sync_on_error=`, `sync_deadline=` or `sync_ca=`"),
+    }
+}
+
+/// What the URL of a store begins with.
+const SCHEMES: [&str; 6] = [
+    "redis://",
+    "rediss://",
+    "valkey://",
+    "valkeys://",
+    "unix:///",
+    "redis+unix:///",
+];
 
 fn connections(
     cx: &mut Lowering<'_>,
@@ -199,6 +250,7 @@ fn connections(
         zone: name.text.clone(),
         key: cx.text(line.args.first()?, facts),
         max,
+        shared: shared(&line.args),
     })
 }
 
@@ -243,16 +295,35 @@ fn zone(directive: &Directive) -> Option<Wrong> {
     if !text.contains(':') {
         return Some((at, "`zone=NAME:SIZE`"));
     }
-    if directive.name() == "limit_req_zone" {
+    let is_rate_zone = directive.name() == "limit_req_zone";
+    if is_rate_zone || directive.args.len() > 2 {
         let mut words = directive.args.iter().enumerate().skip(1);
-        let is_known = |word: &str| word.starts_with("zone=") || word == "sync" || is_rate(word);
+        let is_known = |word: &str| {
+            let is_shared = word.starts_with("sync=") || word.starts_with("sync_");
+            word.starts_with("zone=")
+                || is_shared
+                || is_rate_zone && (word == "sync" || is_rate(word))
+        };
         let unknown = words.find(|(_, word)| !is_known(&word.text));
         if let Some((at, _)) = unknown {
             return Some((
                 at,
-                "a key, `zone=NAME:SIZE`, and `rate=10r/s` or `rate=30r/m`",
+                match is_rate_zone {
+                    true => "a key, `zone=NAME:SIZE`, and `rate=10r/s` or `rate=30r/m`",
+                    false => "a key and `zone=NAME:SIZE`",
+                },
             ));
         }
+    }
+    let mut words = directive.args.iter().enumerate().skip(1);
+    let wrong = words.find_map(|(at, word)| {
+        let is_sync = word.text.starts_with("sync=") || word.text.starts_with("sync_");
+        let wanted =
+            is_sync.then(|| check_sync(directive.name(), &word.text, &directive.args))??;
+        Some((at, wanted))
+    });
+    if wrong.is_some() {
+        return wrong;
     }
     let bytes = text.rsplit_once(':').map(|(_, bytes)| size(bytes));
     let is_enough = bytes.is_none_or(|bytes| bytes.is_some_and(|bytes| bytes >= ZONE_BYTES_MIN));

@@ -32,7 +32,7 @@ use sluice_net::worker::Worker;
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// Runs `test` on a worker with a ticking clock, for at most ten seconds.
-fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
+pub(crate) fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -6,6 +6,7 @@ pub mod cache;
 pub mod nginx;
 pub mod proxy;
 pub mod python;
+mod rate_limit;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,7 +16,6 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dialect::Dialect;
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::object::{RawModule, objects, tagged};
 use crate::route_origin::RouteOrigin;
@@ -29,6 +29,7 @@ use nginx::{
 };
 use proxy::ReverseProxy;
 use python::Python;
+pub use rate_limit::{RateLimit, RateZone, SharedLimit};
 
 /// Header fields with their values, in the order of their names.
 pub type FieldValues = BTreeMap<String, Vec<String>>;
@@ -195,32 +196,6 @@ fn response_routes(handlers: &mut [ResponseHandler]) -> Vec<&mut Vec<Route>> {
 }
 
 objects! {
-    /// Refuses requests that come too often.
-    pub struct RateLimit {
-        /// The zones, by name.
-        pub rate_limits: BTreeMap<String, RateZone>,
-        /// Random share of the wait time, up to this value, that is added to `Retry-After`.
-        pub jitter: f64,
-        /// How often forgotten keys are looked for.
-        pub sweep_interval: Duration,
-        /// Counts together with other servers.
-        pub distributed: Option<RawModule>,
-        /// Where servers meet that count together.
-        pub storage: Option<RawModule>,
-        /// Whether the log names the key of a request that was refused.
-        pub log_key: bool,
-        /// The status of refusals, 429 when zero. Our own word.
-        pub status: u16,
-        /// In nginx's dialect a request with an empty key is not counted, and any other is counted once, wherever it is sent
-        /// within the server. sluice's own setting.
-        #[serde(rename = "as_nginx")]
-        pub dialect: Dialect,
-        /// Refuses nobody and holds nobody back. Our own word.
-        pub dry_run: bool,
-        /// The level at which rejections are logged, `debug` when empty. sluice's own setting.
-        pub log_level: String,
-    }
-
     /// Limits concurrent requests.
     pub struct InFlight {
         /// The most at a time.
@@ -267,26 +242,6 @@ objects! {
         pub class: String,
         /// The requests that have it.
         pub r#match: Vec<MatcherSet>,
-    }
-
-    /// How often some requests may come.
-    pub struct RateZone {
-        /// The requests that it is for, all when empty.
-        pub r#match: Vec<MatcherSet>,
-        /// What is counted apart; all together when it has no placeholder.
-        pub key: String,
-        /// The length of the window that slides.
-        pub window: Duration,
-        /// The most requests in it.
-        pub max_events: i64,
-        /// Bits of a key that is an IPv4 address; all 32 when zero.
-        pub ipv4_prefix: i64,
-        /// Bits of a key that is an IPv6 address; all 128 when zero.
-        pub ipv6_prefix: i64,
-        /// Counts by a bucket of so many tokens in place of a window. Our own word.
-        pub burst: i64,
-        /// Those of a burst beyond so many are held back until they come at the rate; none are when absent. Our own word.
-        pub delay: Option<u32>,
     }
 
     /// Signs certificates for others.

@@ -581,6 +581,20 @@ objects! {
         pub local_address: String,
     }
 
+    /// Upstreams from a hash in Redis: its values are `HOST:PORT`. Our own.
+    pub struct RedisUpstreams {
+        /// The URL of the server.
+        pub store: String,
+        /// A file with the CAs (PEM) that the server's certificate may come from; those of the system when empty.
+        pub ca: String,
+        /// The key of the hash.
+        pub key: String,
+        /// How long results are cached, 1 second when zero.
+        pub refresh: Duration,
+        /// How long old results are used when the hash is gone.
+        pub grace_period: Duration,
+    }
+
     /// Upstreams from SRV records.
     pub struct SrvUpstreams {
         /// The service.
@@ -691,6 +705,8 @@ tagged! {
         Srv(Box<SrvUpstreams>) = "srv",
         /// A and AAAA records.
         A(Box<AUpstreams>) = "a",
+        /// A hash in Redis.
+        Redis(Box<RedisUpstreams>) = "redis",
         /// Several sources.
         Multi(MultiUpstreams) = "multi",
     }

@@ -1,8 +1,11 @@
 //! Rate limits: by a sliding window or by a token bucket. `zone` decides which events count together; the caller
 //! decides what happens to events over the limit.
 
+mod share;
+mod sharing;
 mod zone;
 
+pub use share::{Ask, Decision, Grant, Mode, Sharing};
 pub use zone::{Outcome, Zone};
 
 use alloc::collections::VecDeque;
@@ -30,6 +33,29 @@ enum Counting {
     Window { slice: u64 },
     /// Tokens come back evenly; up to so many can be saved for a burst.
     Bucket { burst: u32 },
+}
+
+/// A rate in parts, for a store that counts by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// So many events in any window.
+    Window {
+        /// The events.
+        events: u32,
+        /// The window.
+        window: Duration,
+        /// Events of one slice of this length are counted together; 1 ns counts each apart.
+        slice: Duration,
+    },
+    /// A bucket of tokens.
+    Bucket {
+        /// The tokens that come back in each window.
+        events: u32,
+        /// The window.
+        window: Duration,
+        /// The tokens that can be saved.
+        burst: u32,
+    },
 }
 
 /// Why a [`Rate`] is none.
@@ -135,6 +161,38 @@ impl Rate {
         }
     }
 
+    /// Takes back the latest event of a meter, because it did not happen.
+    fn give_back(&self, meter: &mut Meter) {
+        match &mut meter.0 {
+            State::Window { slices, total } => {
+                if let Some(last) = slices.back_mut() {
+                    *total -= 1;
+                    last.events -= 1;
+                    if last.events == 0 {
+                        slices.pop_back();
+                    }
+                }
+            }
+            State::Bucket { full_at } => {
+                let token = (self.window / u64::from(self.events)).max(1);
+                *full_at = full_at.saturating_sub(token);
+            }
+        }
+    }
+
+    /// As [`Rate::take`], but nothing is counted. Drops what no longer counts, so that the meter is not copied.
+    fn wait(&self, meter: &mut Meter, now: Moment) -> Result<(), Duration> {
+        match (&mut meter.0, self.counting) {
+            (State::Window { slices, total }, Counting::Window { slice }) => {
+                self.room(slices, total, slice, on_line(now))
+            }
+            (State::Bucket { .. }, _) => self.look(meter, now),
+            (State::Window { .. }, Counting::Bucket { .. }) => {
+                unreachable!("a meter is used with the rate that made it")
+            }
+        }
+    }
+
     /// As [`Rate::take`], but nothing is counted.
     pub fn look(&self, meter: &Meter, now: Moment) -> Result<(), Duration> {
         self.take(&mut meter.clone(), now)
@@ -183,6 +241,23 @@ impl Rate {
         }
     }
 
+    /// The parts of a shared limit, see [`Sharing`].
+    pub fn shape(&self) -> Shape {
+        let window = Duration::from_nanos(self.window);
+        match self.counting {
+            Counting::Window { slice } => Shape::Window {
+                events: self.events,
+                window,
+                slice: Duration::from_nanos(slice),
+            },
+            Counting::Bucket { burst } => Shape::Bucket {
+                events: self.events,
+                window,
+                burst,
+            },
+        }
+    }
+
     /// What tells this rate from others: events, window in nanoseconds, and how they are counted.
     pub fn identity(&self) -> [u64; 4] {
         let (kind, detail) = match self.counting {
@@ -221,6 +296,25 @@ impl Rate {
         slice: u64,
         now: u64,
     ) -> Result<(), Duration> {
+        self.room(slices, total, slice, now)?;
+        *total += 1;
+        // Workers read the clock before they take turns here: a late one joins the latest slice.
+        let number = (now / slice).max(slices.back().map_or(0, |last| last.number));
+        match slices.back_mut() {
+            Some(last) if last.number == number => last.events += 1,
+            _ => slices.push_back(Slice { number, events: 1 }),
+        }
+        Ok(())
+    }
+
+    /// Drops the slices that no longer count. Returns how long to wait if the window is full.
+    fn room(
+        &self,
+        slices: &mut VecDeque<Slice>,
+        total: &mut u32,
+        slice: u64,
+        now: u64,
+    ) -> Result<(), Duration> {
         while let Some(oldest) = slices.front()
             && self.end_of(oldest.number, slice) <= now
         {
@@ -232,13 +326,6 @@ impl Rate {
                 .front()
                 .map_or(now, |oldest| self.end_of(oldest.number, slice));
             return Err(Duration::from_nanos(ends - now));
-        }
-        *total += 1;
-        // Workers read the clock before they take turns here: a late one joins the latest slice.
-        let number = (now / slice).max(slices.back().map_or(0, |last| last.number));
-        match slices.back_mut() {
-            Some(last) if last.number == number => last.events += 1,
-            _ => slices.push_back(Slice { number, events: 1 }),
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Rate-limit meters by key, in bounded memory. Locking is up to the caller.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,6 +8,7 @@ use core::time::Duration;
 
 use sluice_message::Moment;
 
+use super::share::Share;
 use super::{Mark, Meter, Rate};
 use crate::limits::IDLE_DROPPED_AT_ONCE;
 
@@ -14,10 +16,10 @@ use crate::limits::IDLE_DROPPED_AT_ONCE;
 /// it had never come: a client that comes again and again is not.
 #[derive(Debug)]
 pub struct Zone {
-    rate: Rate,
+    pub(super) rate: Rate,
     bytes_max: usize,
-    bytes: usize,
-    places: BTreeMap<Arc<[u8]>, usize>,
+    pub(super) bytes: usize,
+    pub(super) places: BTreeMap<Arc<[u8]>, usize>,
     /// A list from the key asked for longest ago to the latest, in one piece of memory.
     pub(super) slots: Vec<Slot>,
     free: Vec<usize>,
@@ -28,7 +30,9 @@ pub struct Zone {
 #[derive(Debug)]
 pub(super) struct Slot {
     key: Arc<[u8]>,
-    meter: Meter,
+    pub(super) meter: Meter,
+    /// What is known of the key if several nodes share the limit.
+    pub(super) share: Option<Box<Share>>,
     older: Option<usize>,
     newer: Option<usize>,
 }
@@ -120,7 +124,7 @@ impl Zone {
     }
 
     /// The place of `key`, which is the latest now.
-    fn ask_for(&mut self, key: &[u8]) -> usize {
+    pub(super) fn ask_for(&mut self, key: &[u8]) -> usize {
         let at = match self.places.get(key) {
             Some(at) => *at,
             None => self.add(key),
@@ -130,7 +134,7 @@ impl Zone {
     }
 
     /// Forgets keys, but not the one at `at`, until the others have room. Returns how many.
-    fn forget_beyond_limit(&mut self, at: usize) -> u32 {
+    pub(super) fn forget_beyond_limit(&mut self, at: usize) -> u32 {
         let mut forgotten = 0;
         while self.bytes > self.bytes_max
             && let Some(oldest) = self.oldest.filter(|oldest| *oldest != at)
@@ -148,7 +152,7 @@ impl Zone {
     }
 
     /// Drops a few of the oldest keys whose events no longer count, so that nobody has to sweep.
-    fn drop_idle(&mut self, but: &[u8], now: Moment) {
+    pub(super) fn drop_idle(&mut self, but: &[u8], now: Moment) {
         for _ in 0..IDLE_DROPPED_AT_ONCE {
             let Some(oldest) = self.oldest else { return };
             let slot = &self.slots[oldest];
@@ -165,6 +169,7 @@ impl Zone {
         let slot = Slot {
             key: key.clone(),
             meter: self.rate.meter(),
+            share: None,
             older: None,
             newer: None,
         };
@@ -183,8 +188,22 @@ impl Zone {
         at
     }
 
+    /// Notes what is known of a key that nodes share; nothing takes no memory.
+    pub(super) fn set_share(&mut self, at: usize, share: Share) {
+        match &mut self.slots[at].share {
+            Some(known) => **known = share,
+            none => {
+                *none = Some(Box::new(share));
+                self.bytes += size_of::<Share>();
+            }
+        }
+    }
+
     fn forget(&mut self, at: usize) {
         self.unlink(at);
+        if self.slots[at].share.take().is_some() {
+            self.bytes -= size_of::<Share>();
+        }
         let slot = &mut self.slots[at];
         self.bytes -= OVERHEAD_BYTES + slot.key.len() + slot.meter.bytes();
         self.places.remove(&slot.key);

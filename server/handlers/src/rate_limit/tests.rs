@@ -1,5 +1,8 @@
 use std::thread;
 
+use sluice_observe::metrics::{CountedZone, Hub};
+
+use super::zones::NEVER_POISONED;
 use super::*;
 
 fn sliding(events: u32, seconds: u64) -> Rate {
@@ -34,19 +37,25 @@ fn all_workers_together_get_no_more_than_the_limit() {
 #[test]
 fn a_zone_outlives_its_configuration_and_no_longer() {
     let (zones, hub) = (Zones::default(), Hub::default());
-    let old = zones.zone("z", sliding(1, 3_600), &hub);
+    let old = zones.zone(("z", sliding(1, 3_600)), String::new(), &hub);
     assert_eq!(old.take(b"k").refused, None);
-    let new = zones.zone("z", sliding(1, 3_600), &hub);
+    let new = zones.zone(("z", sliding(1, 3_600)), String::new(), &hub);
     drop(old);
     assert!(new.take(b"k").refused.is_some(), "a reload forgets nothing");
     assert_eq!(
-        zones.zone("z", sliding(2, 3_600), &hub).take(b"k").refused,
+        zones
+            .zone(("z", sliding(2, 3_600)), String::new(), &hub)
+            .take(b"k")
+            .refused,
         None,
         "another rate"
     );
     drop(new);
     assert_eq!(
-        zones.zone("z", sliding(1, 3_600), &hub).take(b"k").refused,
+        zones
+            .zone(("z", sliding(1, 3_600)), String::new(), &hub)
+            .take(b"k")
+            .refused,
         None
     );
     let kept = zones.0.lock().expect(NEVER_POISONED);

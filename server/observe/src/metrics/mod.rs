@@ -4,6 +4,7 @@
 mod admin;
 mod config_source;
 mod histogram;
+mod limit_stores;
 pub mod limits;
 mod memory;
 mod otlp;
@@ -20,6 +21,7 @@ mod stores;
 mod text;
 mod upstreams;
 
+pub use limit_stores::{LimitStore, LimitStoreTotals};
 pub use overload::CountedAdmission;
 pub use page::page;
 pub use process::ProcessFacts;
@@ -51,6 +53,7 @@ pub struct Hub {
     location_zones: Sites,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
+    limit_stores: Mutex<Vec<Weak<dyn LimitStore>>>,
     admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
@@ -99,6 +102,7 @@ impl Default for Hub {
             location_zones: Sites::default(),
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
+            limit_stores: Mutex::default(),
             admissions: Mutex::default(),
             python: python::Applications::default(),
             workers: OnceLock::new(),

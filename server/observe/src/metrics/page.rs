@@ -10,7 +10,8 @@ use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
 use super::{
-    Hub, config_source, memory, overload, process, python, rate_limits, stores, upstreams,
+    Hub, config_source, limit_stores, memory, overload, process, python, rate_limits, stores,
+    upstreams,
 };
 use crate::recorder::Recorder;
 
@@ -45,6 +46,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     }
     upstreams::write(hub, page);
     rate_limits::write(hub, page);
+    limit_stores::write(hub, page);
     overload::write(hub, page);
     stores::write(recorder, page);
     python::write(hub, page);

@@ -17,6 +17,8 @@ pub struct ZoneTotals {
     pub forgotten: u64,
     /// Keys that are in the zone now.
     pub keys: u64,
+    /// Requests that were decided without the store where several nodes count.
+    pub undecided: u64,
 }
 
 /// A zone whose totals the metrics show.
@@ -29,7 +31,7 @@ pub trait CountedZone: std::fmt::Debug + Send + Sync {
 type ZonePart = fn(&ZoneTotals) -> u64;
 
 /// The names are those of the plugin. Keys are not used as labels, because clients choose them.
-const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
+const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 5] = [
     (
         "caddy_rate_limit_declined_requests_total",
         "Requests that came too often and were refused.",
@@ -54,6 +56,12 @@ const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
         Kind::Counter,
         |totals| totals.forgotten,
     ),
+    (
+        "sluice_rate_limit_without_store_total",
+        "Requests decided by `on_error`, because the store that nodes share did not reply in time.",
+        Kind::Counter,
+        |totals| totals.undecided,
+    ),
 ];
 
 /// The zones in use, by name. Zones with the same name and different rates, as after a reload, are summed.
@@ -66,6 +74,7 @@ pub(super) fn sums(hub: &Hub) -> Vec<(String, ZoneTotals)> {
             sum.refused += totals.refused;
             sum.forgotten += totals.forgotten;
             sum.keys += totals.keys;
+            sum.undecided += totals.undecided;
         }
     }
     found.into_iter().collect()

@@ -58,7 +58,8 @@ pub fn proxy<'m>(
     };
     let group = group(config, builder)?;
     let maker = Arc::new(maker(config, language, facts, group.as_ref(), builder)?);
-    let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets())?;
+    let log = builder.log;
+    let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets(), log)?;
     let upstreams = match &dynamic {
         // They are listed together with those whose addresses have placeholders.
         Some(Dynamic::Named(_)) => Box::default(),

@@ -3,12 +3,12 @@
 use std::num::NonZeroU32;
 
 use sluice_model::Handler;
-use sluice_model::handler::{RateLimit, RateZone};
+use sluice_model::handler::{RateLimit, RateZone, SharedLimit};
 
 use crate::lower::Lowering;
 use crate::lower::definition::Block;
-use crate::lower::definition::Read::{Flag, Text, Time, With};
-use crate::lower::definition::Verdict::{NoEffect, Unsupported};
+use crate::lower::definition::Read::{Choice, Flag, Text, Time, With};
+use crate::lower::definition::Verdict::{self, NoEffect, Unsupported};
 use crate::lower::definition::{Definition, Options, directive, option, refused};
 use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
@@ -48,15 +48,63 @@ static OPTIONS: Options<RateLimit> = Options::<RateLimit>::new(
             "expired keys are removed while later requests are processed",
         )),
         option("log_key", "log_key", Flag(|limit| &mut limit.log_key)),
-        refused(
+        option::<RateLimit>(
             "distributed",
-            "distributed [{ … }]",
-            Unsupported("remove it; each server counts its own requests"),
-        ),
+            "distributed { … }",
+            With(|cx, line, limit| cx.distributed(line, limit)),
+        )
+        .holding(Block::Options(&DISTRIBUTED)),
         refused(
             "storage",
             "storage <module...>",
-            Unsupported("remove it; each server counts its own requests"),
+            Unsupported("write `distributed { store redis://HOST }` instead"),
+        ),
+    ],
+)
+.own();
+
+/// What the plugin's intervals are replaced by.
+const NO_INTERVALS: Verdict = NoEffect(
+    "the servers of a limit count in the store at each request (`mode exact`) or in batches (`mode leased`)",
+);
+
+static DISTRIBUTED: Options<SharedLimit> = Options::<SharedLimit>::new(
+    "distributed",
+    &[
+        option(
+            "read_interval",
+            "read_interval <duration>",
+            Time(|shared: &mut SharedLimit| &mut shared.read_interval),
+        )
+        .but(NO_INTERVALS),
+        option(
+            "write_interval",
+            "write_interval <duration>",
+            Time(|shared: &mut SharedLimit| &mut shared.write_interval),
+        )
+        .but(NO_INTERVALS),
+        option(
+            "purge_age",
+            "purge_age <duration>",
+            Time(|shared: &mut SharedLimit| &mut shared.purge_age),
+        )
+        .but(NoEffect("the store forgets keys once they no longer count")),
+        option("store", "store <url>", Text(|shared| &mut shared.store)),
+        option("ca", "ca <file>", Text(|shared| &mut shared.ca)),
+        option(
+            "mode",
+            "mode exact|leased",
+            Choice(&["exact", "leased"], |shared| &mut shared.mode),
+        ),
+        option(
+            "deadline",
+            "deadline <duration>",
+            Time(|shared| &mut shared.deadline),
+        ),
+        option(
+            "on_error",
+            "on_error open|closed|local",
+            Choice(&["open", "closed", "local"], |shared| &mut shared.on_error),
         ),
     ],
 )
@@ -150,6 +198,17 @@ impl Lowering<'_> {
             return self.missing(line, "`events` and `window`");
         }
         limit.rate_limits.insert(name.text.clone(), zone);
+        Some(())
+    }
+
+    fn distributed(&mut self, line: &Directive, limit: &mut RateLimit) -> Option<()> {
+        self.exact::<0>(line, &line.args)?;
+        let mut shared = SharedLimit::default();
+        self.read_options(&DISTRIBUTED, line.lines(), &mut shared)?;
+        if shared.store.is_empty() {
+            return self.missing(line, "a `store`, such as `store redis://127.0.0.1`");
+        }
+        limit.distributed = Some(shared);
         Some(())
     }
 

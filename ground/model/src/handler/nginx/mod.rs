@@ -2,12 +2,14 @@
 //! Caddy's JSON has no words for: how nginx selects a location, the rewrite phase, and internal redirects. The handlers
 //! inside a location are the same as everywhere else.
 
+mod connection_limits;
 mod proxy;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use connection_limits::{ConnectionLimit, ConnectionLimits};
 pub use proxy::{CookieFlags, KeepFile, LocationChange, NginxProxy, Target};
 
 use super::Route;
@@ -486,28 +488,6 @@ objects! {
     pub struct Slice {
         /// The size in bytes of each slice but the last; not 0.
         pub size: u64,
-    }
-
-    /// Limits on concurrent requests per key (`limit_conn`).
-    pub struct ConnectionLimits {
-        /// The limits; the first one reached rejects the request.
-        pub limits: Vec<ConnectionLimit>,
-        /// The status of rejected requests, 503 when zero.
-        pub status: u16,
-        /// Only logs what would be rejected.
-        pub dry_run: bool,
-        /// The level at which rejections are logged, `error` when empty.
-        pub log_level: String,
-    }
-
-    /// A limit on concurrent requests.
-    pub struct ConnectionLimit {
-        /// The zone that counts requests; limits with the same zone share its counters.
-        pub zone: String,
-        /// The key of the counter, with placeholders; requests with an empty key are not counted.
-        pub key: String,
-        /// Maximum number of concurrent requests.
-        pub max: u32,
     }
 
     /// How the client address is determined behind trusted proxies.

@@ -1,7 +1,8 @@
-//! Dynamic upstreams: found in DNS (`dynamic`), or by placeholders in their addresses. `select` chooses among them.
+//! Dynamic upstreams: found in DNS or Redis (`dynamic`), or by placeholders in their addresses. `select` chooses among them.
 
 mod members;
 mod named;
+mod redis;
 mod source;
 
 use std::rc::Rc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use sluice_model::proxy::{ReverseProxy as Config, UpstreamSource};
 use sluice_net::worker::Worker;
+use sluice_observe::log::Log;
 
 use super::active::Target;
 use super::addresses::Sockets;
@@ -27,7 +29,7 @@ pub type Set = Arc<[Arc<Upstream>]>;
 
 /// The source of a directive's upstreams.
 pub enum Dynamic {
-    /// DNS.
+    /// DNS and Redis.
     Sources(Box<[Arc<Source>]>),
     /// Addresses with placeholders.
     Named(Named),
@@ -48,6 +50,7 @@ impl Dynamic {
         maker: &Arc<Maker>,
         group: Option<&Choosing>,
         sockets: Sockets,
+        log: Option<&Log>,
     ) -> Result<Option<Dynamic>, Refusal> {
         if let Some(names) = group.and_then(|group| group.group().names()) {
             let members = Members::new(names.clone(), &config.upstreams, maker);
@@ -58,7 +61,7 @@ impl Dynamic {
             (None, named) => Ok(named.map(Dynamic::Named)),
             (Some(source), None) => {
                 let mut all = Vec::new();
-                Source::build(source, maker, &mut all)?;
+                Source::build(source, maker, log, &mut all)?;
                 if all.len() > SOURCES_MAX {
                     let all = all.len();
                     return Err(Refusal::new(format!(

@@ -1,5 +1,5 @@
-//! A DNS source of upstreams. DNS answers are cached and shared by all workers, with at most one query per name in
-//! flight. `sluice-net` sends the queries.
+//! A source of upstreams: DNS or Redis. What they reply is cached and shared by all workers, with at most one query per name
+//! in flight. `sluice-upstream` sends the queries.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,17 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sluice_message::Moment;
-use sluice_model::proxy::{AUpstreams, SrvUpstreams, UpstreamSource};
+use sluice_model::proxy::{AUpstreams, RedisUpstreams, SrvUpstreams, UpstreamSource};
 use sluice_net::clock;
 use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
 use sluice_net::worker::Worker;
+use sluice_observe::log::Log;
 use sluice_route::Template;
 use sluice_upstream::{Family, Reach, Resolved, Resolver};
 
 use super::super::addresses::Way;
 use super::super::dialling::resolver;
 use super::super::making::Maker;
+use super::redis::Hash;
 use super::{Member, Set};
 use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
@@ -54,6 +56,8 @@ enum Question {
         /// `_service._proto.name`, or only the name.
         name: Template,
     },
+    /// A hash in Redis.
+    Hash(Hash),
 }
 
 /// The query of one request.
@@ -87,21 +91,25 @@ impl Source {
     pub fn build(
         config: &UpstreamSource,
         maker: &Arc<Maker>,
+        log: Option<&Log>,
         out: &mut Vec<Arc<Source>>,
     ) -> Result<(), Refusal> {
         match config {
             UpstreamSource::A(config) => out.push(Arc::new(Source::of_addresses(config, maker)?)),
             UpstreamSource::Srv(config) => out.push(Arc::new(Source::of_services(config, maker)?)),
+            UpstreamSource::Redis(config) => {
+                out.push(Arc::new(Source::of_hash(config, maker, log)?));
+            }
             UpstreamSource::Multi(config) => {
                 for source in &config.sources {
-                    Source::build(source, maker, out)?;
+                    Source::build(source, maker, log, out)?;
                 }
             }
             UpstreamSource::Other(_) => {
                 let name = config.module();
                 return Err(
                     Refusal::new(format!("unknown source of upstreams `{name}`"))
-                        .with_help("the sources are `a`, `srv` and `multi`"),
+                        .with_help("the sources are `a`, `srv`, `redis` and `multi`"),
                 );
             }
         }
@@ -180,6 +188,22 @@ impl Source {
         })
     }
 
+    fn of_hash(
+        config: &RedisUpstreams,
+        maker: &Arc<Maker>,
+        log: Option<&Log>,
+    ) -> Result<Source, Refusal> {
+        Ok(Source {
+            question: Question::Hash(Hash::build(config, log)?),
+            resolver: resolver(None, None)?,
+            dialled: Family::Any,
+            refresh: given(config.refresh),
+            grace: given(config.grace_period).unwrap_or_default(),
+            maker: maker.clone(),
+            responses: Mutex::default(),
+        })
+    }
+
     /// The current upstreams; `None` if they cannot be resolved.
     pub async fn list(self: &Arc<Self>, exchange: &Exchange) -> Option<Set> {
         let asked = self.question.of(exchange)?;
@@ -242,6 +266,7 @@ impl Source {
                 let found = self.resolver.services(&asked.name).await;
                 found.map(|found| found.map(|service| (service.host, service.port)))
             }
+            Question::Hash(hash) => hash.list(worker).await,
         };
         let (now, key) = (clock::now(), asked.key());
         let mut responses = self.responses();
@@ -338,6 +363,10 @@ impl Question {
             Question::Addresses { name, port, .. } => Some(Asked {
                 name: text(name).filter(|name| is_name(name))?,
                 port: text(port)?.parse().ok().filter(|port| *port != 0)?,
+            }),
+            Question::Hash(_) => Some(Asked {
+                name: String::new(),
+                port: 0,
             }),
             Question::Services { name } => Some(Asked {
                 name: text(name).filter(|name| is_name(name))?,

@@ -1,7 +1,7 @@
-//! `dynamic` of `reverse_proxy`: upstreams from DNS.
+//! `dynamic` of `reverse_proxy`: upstreams from DNS or Redis.
 
 use sluice_model::proxy::{
-    AUpstreams, IpVersions, MultiUpstreams, Resolver, SrvUpstreams, UpstreamSource,
+    AUpstreams, IpVersions, MultiUpstreams, RedisUpstreams, Resolver, SrvUpstreams, UpstreamSource,
 };
 
 use crate::lower::Lowering;
@@ -12,7 +12,7 @@ use crate::lower::definition::{Options, option};
 use crate::lower::matchers::inner_line;
 use crate::tree::Directive;
 
-/// The options of the sources `a` and `srv`; each refuses those that only the other has.
+/// The options of the sources `a`, `srv` and `redis`; each refuses those that only others have.
 pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
     "dynamic",
     &[
@@ -63,6 +63,7 @@ pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
                 let refresh = match source {
                     UpstreamSource::A(a) => &mut a.refresh,
                     UpstreamSource::Srv(srv) => &mut srv.refresh,
+                    UpstreamSource::Redis(redis) => &mut redis.refresh,
                     _ => return cx.unknown_option(line),
                 };
                 *refresh = cx.single_duration(line)?;
@@ -73,8 +74,12 @@ pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
             "grace_period",
             "grace_period <duration>",
             With(|cx, line, source| {
-                let srv = srv(cx, line, source)?;
-                srv.grace_period = cx.single_duration(line)?;
+                let grace = match source {
+                    UpstreamSource::Srv(srv) => &mut srv.grace_period,
+                    UpstreamSource::Redis(redis) => &mut redis.grace_period,
+                    _ => return cx.unknown_option(line),
+                };
+                *grace = cx.single_duration(line)?;
                 Some(())
             }),
         ),
@@ -145,8 +150,47 @@ pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
                 Some(())
             }),
         ),
+        option(
+            "store",
+            "store <url>",
+            With(|cx, line, source| {
+                redis(cx, line, source)?.store = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "key",
+            "key <key>",
+            With(|cx, line, source| {
+                redis(cx, line, source)?.key = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "ca",
+            "ca <file>",
+            With(|cx, line, source| {
+                redis(cx, line, source)?.ca = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
     ],
 );
+
+/// The source `redis`; an option that only it has is unknown to others.
+fn redis<'s>(
+    cx: &mut Lowering<'_>,
+    line: &Directive,
+    source: &'s mut UpstreamSource,
+) -> Option<&'s mut RedisUpstreams> {
+    match source {
+        UpstreamSource::Redis(redis) => Some(redis),
+        _ => cx.unknown_option(line),
+    }
+}
 
 /// The source `a`; an option that only it has is unknown to others.
 fn a<'s>(
@@ -177,7 +221,7 @@ impl Lowering<'_> {
     pub(super) fn dynamic_upstreams(&mut self, line: &Directive) -> Option<UpstreamSource> {
         match inner_line(line) {
             Some(source) => self.upstream_source(&source),
-            None => self.missing(line, "a source: `a`, `srv` or `multi`"),
+            None => self.missing(line, "a source: `a`, `srv`, `redis` or `multi`"),
         }
     }
 
@@ -186,13 +230,18 @@ impl Lowering<'_> {
         let source = match line.name.text.as_str() {
             "a" => self.a_source(line),
             "srv" => self.srv_source(line),
+            "redis" => self.redis_source(line),
             "multi" => {
                 let lines = line.lines().iter();
                 let sources: Option<Vec<_>> =
                     lines.map(|line| self.upstream_source(line)).collect();
                 sources.map(|sources| UpstreamSource::Multi(MultiUpstreams { sources }))
             }
-            _ => self.unknown_module(&line.name, "source of upstreams", &["a", "srv", "multi"]),
+            _ => self.unknown_module(
+                &line.name,
+                "source of upstreams",
+                &["a", "srv", "redis", "multi"],
+            ),
         };
         self.place = place;
         source
@@ -224,6 +273,18 @@ impl Lowering<'_> {
         }
         let mut source = UpstreamSource::Srv(Box::new(srv));
         self.read_options(&DYNAMIC, line.lines(), &mut source)?;
+        Some(source)
+    }
+
+    fn redis_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        self.exact::<0>(line, &line.args)?;
+        let mut source = UpstreamSource::Redis(Box::default());
+        self.read_options(&DYNAMIC, line.lines(), &mut source)?;
+        if let UpstreamSource::Redis(redis) = &source
+            && (redis.store.is_empty() || redis.key.is_empty())
+        {
+            return self.missing(line, "`store` and `key`");
+        }
         Some(source)
     }
 
