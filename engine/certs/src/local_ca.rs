@@ -17,8 +17,9 @@ use crate::failure::{CertsError, Notice};
 use crate::issuer::{Issued, Issuer, Request};
 use crate::limits::{BACKDATE, INTERMEDIATE_LIFETIME, LEAF_LIFETIME, RENEWAL_SHARE, ROOT_LIFETIME};
 use crate::pair::{Facts, Origin, Pair};
+use crate::pem_file::read_file;
 use crate::renewal::{Lifetime, seed_of};
-use crate::storage::{Storage, StoredPair, read_file};
+use crate::storage::{Storage, StoredPair};
 use crate::subject::Subject;
 
 /// Options of a local CA.
@@ -96,6 +97,9 @@ impl Default for LocalCaOptions {
     }
 }
 
+/// How often another process may be faster before it is an error: each time it has made what we need.
+const RACES_MAX: usize = 3;
+
 /// A local CA.
 pub struct LocalCa {
     options: LocalCaOptions,
@@ -125,7 +129,7 @@ impl LocalCa {
         let (root, made) = open_root(&storage, &options, now)?;
         let root_made = made.then(|| Notice::RootMade {
             authority: options.id.clone(),
-            path: storage.path(&format!("{}.crt", root_name(&options))),
+            path: storage.place_of(&format!("{}.crt", root_name(&options))),
         });
         let ca = LocalCa {
             options,
@@ -135,7 +139,9 @@ impl LocalCa {
             intermediate: RwLock::new(None),
         };
         let intermediate = match ca.load_intermediate(now)? {
-            None if !ca.options.sign_with_root => Some(ca.make_intermediate(now)?),
+            None if !ca.options.sign_with_root => {
+                Some(ca.make_intermediate(Damaged::Refused, now)?)
+            }
             loaded => loaded,
         };
         ca.use_intermediate(intermediate);
@@ -250,7 +256,7 @@ impl LocalCa {
         }
         let name = intermediate_name(&self.options);
         if let Some(stored) = self.storage.read_pair(&name, is_whole)? {
-            let path = self.storage.path(&name).with_extension("crt");
+            let path = self.storage.place_of(&name).with_extension("crt");
             let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
             // An intermediate of another root is useless to clients that trust ours.
             if is_signed_by(&found.cert, &self.root.cert) && now < self.renewal_of(&found) {
@@ -260,13 +266,30 @@ impl LocalCa {
         Ok(None)
     }
 
-    fn make_intermediate(&self, now: SystemTime) -> Result<Signer, CertsError> {
+    /// A new intermediate, or the one that another process has made meanwhile. With `Damaged::Replaced` a stored one
+    /// that cannot be read is replaced.
+    fn make_intermediate(&self, damaged: Damaged, now: SystemTime) -> Result<Signer, CertsError> {
+        let stored = intermediate_name(&self.options);
+        let [crt, key] = [format!("{stored}.crt"), format!("{stored}.key")];
         let name = fill_in(&self.options.intermediate_common_name, &self.options, now);
-        let lifetime = lifetime(now, self.options.intermediate_lifetime, Some(&self.root));
-        let (signer, pair) = Signer::make(&name, 0, lifetime, Some(&self.root))?;
-        self.storage
-            .write_pair(&intermediate_name(&self.options), &pair)?;
-        Ok(signer)
+        for _ in 0..RACES_MAX {
+            let before = self.storage.find(&crt)?.map(|found| found.version);
+            match (self.load_intermediate(now), damaged) {
+                (Ok(Some(found)), _) => return Ok(found),
+                (Err(error), Damaged::Refused) => return Err(error),
+                (Ok(None), _) | (Err(_), Damaged::Replaced) => {}
+            }
+            let lifetime = lifetime(now, self.options.intermediate_lifetime, Some(&self.root));
+            let (signer, pair) = Signer::make(&name, 0, lifetime, Some(&self.root))?;
+            let values = Storage::pair_values(&crt, &key, &pair);
+            if self
+                .storage
+                .write_unless_changed(&values, &crt, before.as_ref())?
+            {
+                return Ok(signer);
+            }
+        }
+        Err(CertsError::Locked(self.storage.place_of(&crt)))
     }
 
     fn renewal_of(&self, intermediate: &Signer) -> SystemTime {
@@ -323,12 +346,9 @@ impl Issuer for LocalCa {
         if self.upkeep_at().is_none_or(|at| now < at) {
             return Ok(());
         }
-        let renewed = match self.load_intermediate(now) {
-            // Another process with the same storage has already renewed it.
-            Ok(Some(renewed)) => renewed,
-            // A damaged intermediate is replaced: unlike a root, it is not installed anywhere.
-            Ok(None) | Err(_) => self.make_intermediate(now)?,
-        };
+        // Another process with the same storage may have renewed it already. A damaged intermediate is replaced: unlike a
+        // root, it is not installed anywhere.
+        let renewed = self.make_intermediate(Damaged::Replaced, now)?;
         self.use_intermediate(Some(renewed));
         Ok(())
     }
@@ -351,27 +371,35 @@ fn open_root(
         return Ok((Signer::from_files(files)?, false));
     }
     let name = root_name(options);
-    let load = || -> Result<Option<Signer>, CertsError> {
-        let Some(stored) = storage.read_pair(&name, is_whole)? else {
-            return Ok(None);
-        };
-        let path = storage.path(&name).with_extension("crt");
-        let root = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
-        // An expired root is useless to clients, so creating a new one loses nothing.
-        Ok(Some(root).filter(|root| !root.lifetime.has_ended(now)))
-    };
-    if let Some(root) = load()? {
-        return Ok((root, false));
-    }
-    // Processes started at the same time must not create two roots.
-    let lock = storage.lock()?;
-    if let Some(root) = load()? {
-        return Ok((root, false));
-    }
+    let [crt, key] = [format!("{name}.crt"), format!("{name}.key")];
     let common_name = fill_in(&options.root_common_name, options, now);
-    let (root, pair) = Signer::make(&common_name, 1, lifetime(now, ROOT_LIFETIME, None), None)?;
-    storage.write_pair_locked(&lock, &name, &pair)?;
-    Ok((root, true))
+    // Processes started at the same time must not create two roots: the first one that writes has made it.
+    for _ in 0..RACES_MAX {
+        let mut before = None;
+        if let Some((stored, version)) = storage.find_pair(&name, is_whole)? {
+            let path = storage.place_of(&name).with_extension("crt");
+            let root = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
+            // An expired root is useless to clients, so creating a new one loses nothing.
+            if !root.lifetime.has_ended(now) {
+                return Ok((root, false));
+            }
+            before = Some(version);
+        }
+        let lifetime = lifetime(now, ROOT_LIFETIME, None);
+        let (root, pair) = Signer::make(&common_name, 1, lifetime, None)?;
+        let values = Storage::pair_values(&crt, &key, &pair);
+        if storage.write_unless_changed(&values, &crt, before.as_ref())? {
+            return Ok((root, true));
+        }
+    }
+    Err(CertsError::Locked(storage.place_of(&crt)))
+}
+
+/// What happens to a stored certificate that cannot be read.
+#[derive(Clone, Copy)]
+enum Damaged {
+    Refused,
+    Replaced,
 }
 
 impl Signer {

@@ -5,6 +5,7 @@
 //! certmagic, so that the store of a fleet of Caddy servers is read and taken over as it is.
 
 mod failure;
+pub mod file;
 mod key;
 mod lease;
 pub mod limits;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use failure::{Fault, StoreError};
+pub use file::FileStore;
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};

@@ -20,3 +20,31 @@ pub const LEASE_RENEWAL: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts to take a lease that somebody holds.
 pub const LEASE_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long a writer of a file store waits for another process; writing takes milliseconds.
+pub const WRITE_LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// The pause between two attempts to take the lock for writes.
+pub const WRITE_LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A lock file that was not renewed for this long is stale, as in Caddy.
+pub const FILE_LEASE_STALE: Duration = Duration::from_secs(10);
+
+/// The pause between two attempts to create a lock file that exists, as in Caddy.
+pub const FILE_LEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How much of a lock file is read: two times take a hundred bytes.
+pub const LOCK_FILE_BYTES_MAX: u64 = 4096;
+
+/// The pause between two looks for changed files: a change is seen within a second, and an idle process hardly wakes.
+pub const FILE_WATCH_PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause is at least this many times as long as a look takes, so that a huge store costs a twentieth of a core.
+pub const FILE_WATCH_SHARE: u32 = 20;
+
+/// A file that was written within this time may be written again without another time of change: some file systems
+/// keep seconds.
+pub const FILE_TIME_GRAIN: Duration = Duration::from_secs(2);
+
+/// Folders within one another below a file store: keys have six parts, and links may lead in a circle.
+pub const FOLDER_DEPTH_MAX: usize = 32;

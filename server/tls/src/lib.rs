@@ -16,11 +16,11 @@ pub mod protocols;
 mod remote_admin;
 mod sources;
 mod standing;
+pub mod storages;
 pub mod trust_pool;
 mod zerossl;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -46,7 +46,7 @@ pub use remote_admin::RemoteAdminTls;
 use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
 use sluice_observe::sources::Certificates;
-use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
+use sluice_pipeline::keys::{AuthorityFinder, AuthorityPem, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
 use standing::Served;
 
@@ -98,9 +98,8 @@ pub struct Prepared {
 }
 
 impl Https {
-    /// Creates an empty state; certificates are stored below `data_dir` and renewed in the background.
-    pub fn new(data_dir: &Path, log: Log, rules: &'static (dyn HandshakeRules + Sync)) -> Https {
-        let storage = Storage::new(data_dir);
+    /// Creates an empty state; certificates are kept in `storage` and renewed in the background.
+    pub fn new(storage: Storage, log: Log, rules: &'static (dyn HandshakeRules + Sync)) -> Https {
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
         Https {
             served: Served::new(&maintainer),
@@ -114,6 +113,11 @@ impl Https {
             ticket_book: TicketBook::default(),
             remote_admin: None,
         }
+    }
+
+    /// Where the certificates are kept.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// What the remote admin API needs, if the active configuration has it.
@@ -197,7 +201,7 @@ impl Https {
             Tickets::Shared(keys) => Some(keys.clone()),
             Tickets::Own(..) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
         };
-        let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
+        let authority = |name: &str, which| self.authority_pem(&auto.config, purpose, name, which);
         let keys = Keys {
             storage: &self.storage,
             store: &store,
@@ -231,17 +235,17 @@ impl Https {
 
     /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
     fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
-        let (folder, rotation) = match policies::ticket_scheme(config)? {
+        let (own, rotation) = match policies::ticket_scheme(config)? {
             TicketScheme::Off => return Ok(Tickets::Off),
             TicketScheme::Own(rotation) => {
                 return Ok(Tickets::Own(rotation, self.ticket_book.clone()));
             }
-            TicketScheme::Shared(folder, rotation) => (folder, rotation),
+            TicketScheme::Shared(own, rotation) => (own, rotation),
         };
         if purpose == Purpose::Check {
             return Ok(Tickets::Own(rotation, TicketBook::default()));
         }
-        let storage = folder.map_or_else(|| self.storage.clone(), Storage::new);
+        let storage = own.unwrap_or_else(|| self.storage.clone());
         if let Some(keys) = &self.shared_keys
             && keys.are_of(&storage, rotation)
         {
@@ -292,14 +296,14 @@ impl Https {
         policies
     }
 
-    /// The certificate file of the CA called `name`. It is not created if the configuration is only validated.
-    pub fn authority_file(
+    /// The certificate of the CA called `name`. It is not created if the configuration is only validated.
+    pub fn authority_pem(
         &self,
         config: &Config,
         purpose: Purpose,
         name: &str,
         which: Signer,
-    ) -> Result<Option<PathBuf>, Refusal> {
+    ) -> Result<Option<AuthorityPem>, Refusal> {
         let issuer = InternalIssuer {
             ca: name.to_owned(),
             ..InternalIssuer::default()
@@ -310,19 +314,23 @@ impl Https {
             Signer::Intermediate => (&options.intermediate, "intermediate.crt"),
         };
         if let Some(files) = given {
-            return Ok(Some(files.certificate.clone()));
+            let place = files.certificate.clone();
+            let text = std::fs::read(&place).map_err(|error| {
+                let place = place.display();
+                Refusal::new(format!("certificates in `{place}`: {error}"))
+            })?;
+            return Ok(Some(AuthorityPem { place, text }));
         }
-        let path = self
-            .storage
-            .path(&format!("pki/authorities/{}/{file}", options.id));
-        if !path.exists() {
-            if purpose == Purpose::Check {
-                return Ok(None);
-            }
+        let name = format!("pki/authorities/{}/{file}", options.id);
+        let read = || self.storage.read(&name).map_err(|e| authority_fails(&e));
+        let mut found = read()?;
+        if found.is_none() && purpose == Purpose::Serve {
             authorities::open(&self.maintainer, &self.storage, &options, &self.log)
                 .map_err(|error| authority_fails(&error))?;
+            found = read()?;
         }
-        Ok(Some(path))
+        let place = self.storage.place_of(&name);
+        Ok(found.map(|text| AuthorityPem { place, text }))
     }
 
     /// Makes the prepared configuration take effect.
@@ -431,7 +439,7 @@ fn authority_fails(error: &CertsError) -> Refusal {
 
 impl Prepared {
     /// Access to certificates for handlers.
-    pub fn keys<'a>(&'a self, https: &'a Https, authority: &'a AuthorityFile<'a>) -> Keys<'a> {
+    pub fn keys<'a>(&'a self, https: &'a Https, authority: &'a AuthorityFinder<'a>) -> Keys<'a> {
         Keys {
             storage: &https.storage,
             store: &self.store,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sluice_certs::limits::{TICKET_KEYS, TICKET_KEYS_MAX, TICKET_ROTATION};
 use sluice_certs::{
     Choice, ClientAuth, ClientAuthMode, Fallback, GivenKeys, KeyAlgorithm, Policy, Rotation,
-    Selection, Subject, Tickets, TlsPolicies, When,
+    Selection, Storage, Subject, Tickets, TlsPolicies, When,
 };
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, HandshakeMatch, SessionTickets,
@@ -19,6 +19,7 @@ use sluice_net::Protocols;
 use super::around::Around;
 use super::{LOGGER, Purpose, by_variable};
 use crate::protocols::alpn;
+use crate::storages;
 use crate::trust_pool::{self, decoded, from_file};
 use sluice_observe::process_values;
 use sluice_pipeline::refusal::Refusal;
@@ -221,8 +222,8 @@ pub(super) enum TicketScheme {
     Off,
     /// With our own keys.
     Own(Rotation),
-    /// With keys in a storage: in this folder, or in that of the certificates.
-    Shared(Option<PathBuf>, Rotation),
+    /// With keys in a storage: in this one, or in that of the certificates.
+    Shared(Option<Storage>, Rotation),
 }
 
 pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
@@ -260,7 +261,7 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     match (source.as_deref(), key_source) {
         _ if *disabled => Ok(TicketScheme::Off),
         (Some("distributed"), Some(source)) => {
-            Ok(TicketScheme::Shared(ticket_folder(source)?, rotation))
+            Ok(TicketScheme::Shared(ticket_storage(source)?, rotation))
         }
         (None | Some("standard"), _) => Ok(TicketScheme::Own(rotation)),
         (Some(name), _) => Err(Refusal::new(format!(
@@ -270,25 +271,14 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     }
 }
 
-/// The shared folder, if it is not that of the certificates.
-fn ticket_folder(source: &RawModule) -> Result<Option<PathBuf>, Refusal> {
-    let Some(storage) = source.get("storage").filter(|storage| !storage.is_null()) else {
+/// The storage of the keys, if it is not that of the certificates.
+fn ticket_storage(source: &RawModule) -> Result<Option<Storage>, Refusal> {
+    let Some(module) = source.get("storage").filter(|module| !module.is_null()) else {
         return Ok(None);
     };
-    let text = |key: &str| storage.get(key).and_then(|value| value.as_str());
-    match (text("module"), text("root")) {
-        (Some("file_system"), root) => Ok(root.filter(|root| !root.is_empty()).map(PathBuf::from)),
-        (other, _) => {
-            let what = format!(
-                "storage `{}` for session ticket keys",
-                other.unwrap_or_default()
-            );
-            Err(Refusal::not_yet(
-                &what,
-                "name a folder: `file_system` and `root`",
-            ))
-        }
-    }
+    let module = serde_json::from_value(module.clone())
+        .map_err(|error| Refusal::new(format!("storage of session ticket keys: {error}")))?;
+    storages::own(&module)
 }
 
 fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
@@ -409,7 +399,7 @@ mod tests {
         assert_eq!(read(set), own(hourly));
         assert_eq!(read(r#"{"disable_rotation":true}"#), own(Rotation::never()));
         let shared =
-            |folder: Option<&str>| Ok(TicketScheme::Shared(folder.map(PathBuf::from), usual));
+            |folder: Option<&str>| Ok(TicketScheme::Shared(folder.map(Storage::new), usual));
         assert_eq!(
             read(r#"{"key_source":{"provider":"distributed"}}"#),
             shared(None)

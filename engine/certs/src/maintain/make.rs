@@ -165,8 +165,8 @@ impl Maintainer {
     /// The stored certificate, if there is one that the issuer accepts.
     fn load(&self, issuer: &dyn Issuer, subject: &Subject) -> Result<Option<Pair>, CertsError> {
         let name = stored_name(issuer, subject);
-        let path = self.storage.path(&format!("{name}.crt"));
-        let key = self.storage.path(&format!("{name}.key"));
+        let path = self.storage.place_of(&format!("{name}.crt"));
+        let key = self.storage.place_of(&format!("{name}.key"));
         let parse = |stored: &StoredPair| {
             Pair::from_pem(
                 stored,
@@ -237,10 +237,10 @@ impl Maintainer {
         issued: Issued,
     ) -> Result<Arc<Pair>, CertsError> {
         let name = stored_name(issuer, subject);
-        let path = self.storage.path(&format!("{name}.crt"));
+        let path = self.storage.place_of(&format!("{name}.crt"));
         let origin = Origin {
             certificate: &path,
-            key: &self.storage.path(&format!("{name}.key")),
+            key: &self.storage.place_of(&format!("{name}.key")),
         };
         let stored = StoredPair {
             certificate: issued.chain,
@@ -284,7 +284,7 @@ impl Maintainer {
     pub(super) fn is_of(&self, issuer: &dyn Issuer, subject: &Subject, pair: &Pair) -> bool {
         let path = self
             .storage
-            .path(&format!("{}.crt", stored_name(issuer, subject)));
+            .place_of(&format!("{}.crt", stored_name(issuer, subject)));
         pair.origin == path.display().to_string()
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Rotation, SECRET_BYTES, Secret, seconds};
 use crate::failure::CertsError;
 use crate::limits::{TICKET_KEY_LEAD, TICKET_KEYS_MAX, TICKET_LOCK_WAIT};
-use crate::storage::Storage;
+use crate::storage::{SharedLock, Storage};
 
 /// The file in the storage.
 const FILE: &str = "session_tickets/keys.json";
@@ -57,7 +57,7 @@ impl SharedKeys {
 
     /// Whether these are the keys of `storage` with this `rotation`.
     pub fn are_of(&self, storage: &Storage, rotation: Rotation) -> bool {
-        self.storage.path("") == storage.path("") && self.rotation == rotation
+        self.storage == *storage && self.rotation == rotation
     }
 
     /// Loads changes of other instances, and creates a new secret if due. On an error the known secrets remain in use.
@@ -79,7 +79,7 @@ impl SharedKeys {
                 found.insert(0, made);
                 // One of them is not active yet.
                 found.truncate(self.rotation.keys_max + 1);
-                self.write(&found)?;
+                self.write(&lock, &found)?;
             }
             drop(lock);
         }
@@ -133,18 +133,19 @@ impl SharedKeys {
             return Ok(Vec::new());
         };
         decode(&text).ok_or_else(|| CertsError::Damaged {
-            path: self.storage.path(FILE),
+            path: self.storage.place_of(FILE),
             what: "the file does not contain session ticket keys; remove it to create new ones"
                 .to_owned(),
         })
     }
 
-    fn write(&self, secrets: &[Secret]) -> Result<(), CertsError> {
+    fn write(&self, lock: &SharedLock, secrets: &[Secret]) -> Result<(), CertsError> {
         let keys = secrets
             .iter()
             .map(|secret| json!({"from": secret.from, "secret": STANDARD.encode(secret.bytes)}));
         let text = json!({"keys": keys.collect::<Vec<Value>>()});
-        self.storage.write(FILE, text.to_string().as_bytes())
+        self.storage
+            .write_held(lock, FILE, text.to_string().as_bytes())
     }
 }
 
@@ -181,7 +182,7 @@ impl Eq for SharedKeys {}
 
 impl fmt::Debug for SharedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedKeys({})", self.storage.path(FILE).display())
+        write!(f, "SharedKeys({})", self.storage.place_of(FILE).display())
     }
 }
 
