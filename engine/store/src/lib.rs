@@ -9,6 +9,7 @@ pub mod file;
 mod key;
 mod lease;
 pub mod limits;
+mod local_copy;
 pub mod memory;
 mod values;
 
@@ -19,6 +20,7 @@ pub use failure::{Fault, StoreError};
 pub use file::FileStore;
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
+pub use local_copy::LocalCopy;
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 
 /// An engine that keeps values for several nodes.
@@ -31,6 +33,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The values of `keys`, all as they are at one moment; `None` for a key without a value.
     fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError>;
+
+    /// Like [`Store::load`], for a holder of a lease who decides by what is found: never from a copy of this node.
+    fn load_latest(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        self.load(keys)
+    }
 
     /// Makes all of `writes` or none of them, if `guard` holds at that moment.
     ///

@@ -48,3 +48,10 @@ pub const FILE_TIME_GRAIN: Duration = Duration::from_secs(2);
 
 /// Folders within one another below a file store: keys have six parts, and links may lead in a circle.
 pub const FOLDER_DEPTH_MAX: usize = 32;
+
+/// How long a read waits for an engine before the copy of this node stands in: a node starts within a second, and slow
+/// engines respond within half of that.
+pub const READ_PATIENCE: Duration = Duration::from_millis(700);
+
+/// How long an engine that was away is not asked again by reads that the copy can satisfy.
+pub const AWAY_PAUSE: Duration = Duration::from_secs(5);

@@ -26,6 +26,9 @@ use steps::Journal;
 /// The folder of leases, of the lock for writes and of the journal. It is not part of the values.
 const LOCKS: &str = "locks";
 
+/// The folder for copies of shared stores, which are not values of this one either.
+pub const COPIES: &str = "store_copies";
+
 /// What a file is called until it is complete.
 const UNFINISHED: &str = ".next";
 
@@ -151,7 +154,8 @@ impl FileStore {
     /// The key of the file `name` below `prefix`; `None` for files that are not values.
     fn key_of(&self, name: &std::ffi::OsStr, prefix: &Key) -> Option<Key> {
         let name = name.to_str()?;
-        if name.ends_with(UNFINISHED) || (prefix.as_str().is_empty() && name == LOCKS) {
+        let is_ours = prefix.as_str().is_empty() && matches!(name, LOCKS | COPIES);
+        if name.ends_with(UNFINISHED) || is_ours {
             return None;
         }
         prefix.below(name).ok()
