@@ -223,3 +223,16 @@ pub const ERROR_BYTES_MAX: usize = 500;
 /// How long an order waits between writing a challenge to a shared store and telling the CA: watches of the other nodes
 /// deliver within milliseconds, and an order takes seconds anyway.
 pub const CHALLENGE_SPREAD: Duration = Duration::from_millis(500);
+
+/// Pause before a storage that could not be followed is tried again.
+pub const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long one wait for changes of the storage lasts; then it is checked whether anybody still needs them.
+pub const FOLLOW_LOOK: Duration = Duration::from_secs(5);
+
+/// How much older than the last look a certificate may be and still be read again after an interruption: the clocks of
+/// nodes may differ by minutes.
+pub const CATCH_UP_MARGIN: Duration = Duration::from_secs(15 * 60);
+
+/// Challenges of other nodes that are older than this were left by a crash.
+pub const CHALLENGE_AGE_MAX: Duration = Duration::from_secs(3600);

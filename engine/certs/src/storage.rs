@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sluice_store::{
-    Entry, Fault, FileStore, Guard, Key, Lease, Reach, Store, StoreError, Version, Watch, Write,
+    Entry, Fault, FileStore, Guard, Key, Lease, Reach, Store, StoreError, Value, Version, Watch,
+    Write,
 };
 
 use crate::failure::CertsError;
+use crate::renewal::seed_of;
 
 /// Where certificates, keys and ACME accounts are kept. Clones refer to the same store.
 #[derive(Clone, Debug)]
@@ -172,6 +174,19 @@ impl Storage {
         }
     }
 
+    /// Deletes a value if it is still `bytes`.
+    pub(crate) fn remove_if(&self, name: &str, bytes: &[u8]) -> Result<(), CertsError> {
+        let Some(found) = self.find(name)?.filter(|found| found.bytes == bytes) else {
+            return Ok(());
+        };
+        let key = self.key(name)?;
+        let guard = Guard::Unchanged(&key, Some(&found.version));
+        match self.store.save(&[Write::Delete(&key)], guard) {
+            Err(error) if error.fault != Fault::Refused => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
     /// Deletes a value if it exists.
     pub fn remove(&self, name: &str) -> Result<(), CertsError> {
         self.remove_all(&[name])
@@ -202,8 +217,9 @@ impl Storage {
     /// # Errors
     /// The error of the first step that fails.
     pub fn try_out(&self) -> Result<(), CertsError> {
-        let name = format!("rw_test_{}", std::process::id());
         let content = format!("{:?}\n", SystemTime::now());
+        // Other nodes may have the same process ID.
+        let name = format!("rw_test_{}_{:016x}", std::process::id(), seed_of(&content));
         self.write(&name, content.as_bytes())?;
         let found = self.read(&name)?;
         self.remove(&name)?;
@@ -226,14 +242,35 @@ impl Storage {
         Ok(self.find_pair(name, fits)?.map(|(pair, _)| pair))
     }
 
+    /// Like [`Storage::read_pair`], for a holder of a lock: never from a copy on this node.
+    pub fn read_latest_pair(
+        &self,
+        name: &str,
+        fits: impl Fn(&StoredPair) -> bool,
+    ) -> Result<Option<StoredPair>, CertsError> {
+        let latest = |keys: &[&Key]| self.store.load_latest(keys);
+        let found = self.find_pair_by(name, fits, latest)?;
+        Ok(found.map(|(pair, _)| pair))
+    }
+
     /// Like [`Storage::read_pair`], with the version of the certificate.
     pub fn find_pair(
         &self,
         name: &str,
         fits: impl Fn(&StoredPair) -> bool,
     ) -> Result<Option<(StoredPair, Version)>, CertsError> {
+        self.find_pair_by(name, fits, |keys| self.store.load(keys))
+    }
+
+    fn find_pair_by(
+        &self,
+        name: &str,
+        fits: impl Fn(&StoredPair) -> bool,
+        load: impl Fn(&[&Key]) -> Result<Vec<Option<Value>>, StoreError>,
+    ) -> Result<Option<(StoredPair, Version)>, CertsError> {
         let [certificate_name, key_name] = [format!("{name}.crt"), format!("{name}.key")];
-        let mut found = self.load(&[&certificate_name, &key_name])?.into_iter();
+        let keys = [self.key(&certificate_name)?, self.key(&key_name)?];
+        let mut found = load(&keys.each_ref())?.into_iter();
         let (certificate, key) = (found.next().flatten(), found.next().flatten());
         let key = match (&certificate, key) {
             (None, None) => return Ok(None),
@@ -301,10 +338,19 @@ impl Storage {
         })
     }
 
-    /// Watches all values whose names begin with `folder`.
-    #[allow(dead_code)]
-    pub(crate) fn watch(&self, folder: &str) -> Result<Box<dyn Watch>, CertsError> {
-        Ok(self.store.watch(&self.key(folder)?)?)
+    /// Watches all values.
+    pub(crate) fn watch(&self) -> Result<Box<dyn Watch>, CertsError> {
+        Ok(self.store.watch(&Key::default())?)
+    }
+
+    /// The names of all values below `folder`, and when they were written.
+    pub(crate) fn all(&self, folder: &str) -> Result<Vec<(String, SystemTime)>, CertsError> {
+        let entries = self.store.list(&self.key(folder)?, Reach::All)?;
+        let value = |entry| match entry {
+            Entry::Value { key, modified, .. } => Some((key.as_str().to_owned(), modified)),
+            Entry::Folder(_) => None,
+        };
+        Ok(entries.into_iter().filter_map(value).collect())
     }
 }
 

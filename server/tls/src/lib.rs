@@ -26,9 +26,9 @@ use std::time::{Duration, SystemTime};
 
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
-    Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, TicketBook,
-    TicketSecret, Tickets, TlsPolicies, WatchedFiles,
+    Bell, CertStore, CertsError, Challenges, Following, Maintainer, Notice, OnDemand,
+    OnDemandPlans, OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject,
+    TicketBook, TicketSecret, Tickets, TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
 use sluice_model::tls::InternalIssuer;
@@ -146,13 +146,18 @@ impl Https {
         self.maintainer.observe(Box::new(observer));
     }
 
-    /// Starts the thread that renews certificates; it ends when this is dropped.
+    /// Starts the threads that renew certificates and follow the storage; they end when this is dropped.
     pub fn start_maintenance(&self) -> std::io::Result<()> {
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
         let bell = self.maintainer.bell();
         std::thread::Builder::new()
             .name("certificates".to_owned())
-            .spawn(move || maintain(&maintainer, &bell, &log))
+            .spawn(move || maintain(&maintainer, &bell, &log))?;
+        let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        let place = self.storage.place_of("").display().to_string();
+        std::thread::Builder::new()
+            .name("storage".to_owned())
+            .spawn(move || follow(&maintainer, &place, &log))
             .map(drop)
     }
 
@@ -522,6 +527,24 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
         // New certificates may be due earlier than the known ones.
         next = next.min(SystemTime::now() + Duration::from_secs(60));
     }
+}
+
+/// Follows what other nodes write to the storage at `place` for as long as the maintainer exists.
+fn follow(maintainer: &Weak<Maintainer>, place: &str, log: &Log) {
+    Maintainer::follow(maintainer, |following| match following {
+        Following::Lost(error) => log
+            .error(
+                LOGGER,
+                "the storage is away; what is known of it stays in use",
+            )
+            .text("storage", place)
+            .shown("error", error)
+            .send(),
+        Following::Back => log
+            .info(LOGGER, "the storage is back")
+            .text("storage", place)
+            .send(),
+    });
 }
 
 fn log_notices(maintainer: &Maintainer, log: &Log) {

@@ -117,6 +117,8 @@ impl Attempts {
                 ..
             } => (Setback::Unreachable, *retry_at),
             CertsError::Authority { retry_at, .. } => (Setback::Refused, *retry_at),
+            // No CA has counted this attempt.
+            CertsError::Store(_) | CertsError::Locked(_) => (Setback::Unreachable, None),
             _ => (Setback::Own, None),
         };
         let pause = retry_pause(self.failures, setback, seed);
