@@ -1,7 +1,7 @@
 //! The HTTP client for requests of our own, to CAs, permission endpoints and collectors: rare, small, and off the
 //! workers. Requests of clients to upstreams are handled by `sluice-upstream`.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 
 use pki_types::CertificateDer;
@@ -11,8 +11,9 @@ use ureq::config::Config;
 use ureq::http::{Request, Response, Uri};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, NextTimeout, TcpConnector};
-use ureq::{Agent, Error};
+use ureq::{Agent, AsSendBody, Error, Timeout};
 
+pub use crate::fetch_tls::FetchIdentity;
 use crate::fetch_tls::VerifyingConnector;
 use crate::limits::{REQUEST_TIMEOUT, RESPONSE_BYTES_MAX};
 
@@ -20,6 +21,7 @@ use crate::limits::{REQUEST_TIMEOUT, RESPONSE_BYTES_MAX};
 #[derive(Clone)]
 pub struct Fetcher {
     agent: Agent,
+    response_bytes_max: u64,
 }
 
 /// Options of a [`Fetcher`].
@@ -39,6 +41,28 @@ pub struct FetchOptions {
     pub alias: Option<Alias>,
     /// Timeout of connecting, including the TLS handshake; that of the request if `None`.
     pub connect_timeout: Option<Duration>,
+    /// The certificate that is presented to servers that request one.
+    pub identity: Option<FetchIdentity>,
+    /// Maximum size of a response body in bytes, except those that are read as they arrive.
+    pub response_bytes_max: u64,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchError {
+    /// A message for people.
+    pub what: String,
+    /// Whether the server may have received the request.
+    pub sent: Sent,
+}
+
+/// Whether a server may have received a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It has not: there was no connection.
+    No,
+    /// It may have.
+    Maybe,
 }
 
 /// The kind of server that a [`Fetcher`] sends requests to.
@@ -104,6 +128,25 @@ impl Default for FetchOptions {
             verification: Verification::Full,
             alias: None,
             connect_timeout: None,
+            identity: None,
+            response_bytes_max: RESPONSE_BYTES_MAX,
+        }
+    }
+}
+
+impl From<Error> for FetchError {
+    fn from(error: Error) -> FetchError {
+        let is_unsent = match &error {
+            Error::HostNotFound | Error::ConnectionFailed | Error::Tls(_) | Error::BadUri(_) => {
+                true
+            }
+            Error::Timeout(stage) => matches!(stage, Timeout::Resolve | Timeout::Connect),
+            Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+            _ => false,
+        };
+        FetchError {
+            what: error.to_string(),
+            sent: if is_unsent { Sent::No } else { Sent::Maybe },
         }
     }
 }
@@ -129,38 +172,83 @@ impl Fetcher {
             FetchKind::Service => {}
             FetchKind::Direct | FetchKind::Probe => config = config.proxy(None),
         }
-        let connector =
-            ().chain(ConnectProxyConnector::default())
-                .chain(TcpConnector::default())
-                .chain(VerifyingConnector::new(trust));
+        let connector = ()
+            .chain(ConnectProxyConnector::default())
+            .chain(TcpConnector::default())
+            .chain(VerifyingConnector::new(trust, options.identity.as_ref()));
         let resolver = Aliased {
             alias: options.alias.clone(),
             usual: DefaultResolver::default(),
         };
         Fetcher {
             agent: Agent::with_parts(config.build(), connector, resolver),
+            response_bytes_max: options.response_bytes_max,
         }
     }
 
     /// Sends a request and reads the whole response; errors are human-readable messages.
     pub fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
+        self.send_within(request, None).map_err(|error| error.what)
+    }
+
+    /// Like [`send`](Self::send), with a timeout of its own and an error that a caller can decide by.
+    ///
+    /// # Errors
+    /// The server cannot be reached, does not respond in time, or sends more than the configured maximum.
+    pub fn send_within(
+        &self,
+        request: Request<Vec<u8>>,
+        timeout: Option<Duration>,
+    ) -> Result<Response<Vec<u8>>, FetchError> {
+        let (parts, body) = self.stream(request, timeout)?.into_parts();
+        let too_late = |error: std::io::Error| FetchError {
+            what: error.to_string(),
+            sent: Sent::Maybe,
+        };
+        let mut bytes = Vec::new();
+        body.take(self.response_bytes_max + 1)
+            .read_to_end(&mut bytes)
+            .map_err(too_late)?;
+        if bytes.len() as u64 > self.response_bytes_max {
+            return Err(FetchError {
+                what: "the response is too large".to_owned(),
+                sent: Sent::Maybe,
+            });
+        }
+        Ok(Response::from_parts(parts, bytes))
+    }
+
+    /// Sends a request and returns the response with its body unread. `timeout` includes reading the body: a read
+    /// after it fails.
+    ///
+    /// # Errors
+    /// The server cannot be reached or does not respond in time.
+    pub fn stream(
+        &self,
+        request: Request<Vec<u8>>,
+        timeout: Option<Duration>,
+    ) -> Result<Response<impl Read + Send + 'static>, FetchError> {
         let (parts, body) = request.into_parts();
         // GET and HEAD have no body, and an empty one would be declared.
         let sent = if body.is_empty() && parts.method != ureq::http::Method::POST {
-            self.agent.run(Request::from_parts(parts, ()))
+            self.run(Request::from_parts(parts, ()), timeout)
         } else {
-            self.agent.run(Request::from_parts(parts, body))
+            self.run(Request::from_parts(parts, body), timeout)
         };
-        let (parts, body) = sent.map_err(|error| error.to_string())?.into_parts();
-        let mut bytes = Vec::new();
-        body.into_reader()
-            .take(RESPONSE_BYTES_MAX + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| error.to_string())?;
-        if bytes.len() as u64 > RESPONSE_BYTES_MAX {
-            return Err("the response is too large".to_owned());
-        }
-        Ok(Response::from_parts(parts, bytes))
+        Ok(sent?.map(ureq::Body::into_reader))
+    }
+
+    fn run(
+        &self,
+        request: Request<impl AsSendBody>,
+        timeout: Option<Duration>,
+    ) -> Result<Response<ureq::Body>, Error> {
+        let Some(timeout) = timeout else {
+            return self.agent.run(request);
+        };
+        let configured = self.agent.configure_request(request);
+        self.agent
+            .run(configured.timeout_global(Some(timeout)).build())
     }
 }
 

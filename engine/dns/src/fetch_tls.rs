@@ -5,10 +5,14 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use pki_types::ServerName;
+use pki_types::pem::PemObject;
+use pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::crypto::aws_lc_rs;
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use sluice_net::tls::{ConnectorError, NameRule, ServerTrust, server_verifier};
+use sluice_net::tls::{
+    ConnectorError, NameRule, ServerTrust, certificates_from_pem, server_verifier,
+};
 use ureq::Error;
 use ureq::unversioned::transport::time::{Duration, Instant};
 use ureq::unversioned::transport::{
@@ -23,22 +27,62 @@ pub(crate) struct VerifyingConnector {
 }
 
 impl VerifyingConnector {
-    /// Verifies servers by `trust`.
-    pub(crate) fn new(trust: ServerTrust) -> VerifyingConnector {
-        let config = config(trust).map_err(|error| error.to_string());
+    /// Verifies servers by `trust` and presents `identity` to those that request a certificate.
+    pub(crate) fn new(trust: ServerTrust, identity: Option<&FetchIdentity>) -> VerifyingConnector {
+        let config = config(trust, identity).map_err(|error| error.to_string());
         VerifyingConnector { config }
     }
 }
 
-fn config(trust: ServerTrust) -> Result<Arc<ClientConfig>, ConnectorError> {
+/// The client certificate of a `Fetcher`.
+#[derive(Clone)]
+pub struct FetchIdentity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
+}
+
+impl FetchIdentity {
+    /// Parses a certificate chain, leaf first, and its private key, both PEM.
+    ///
+    /// # Errors
+    /// One of them is not valid PEM, or they do not belong together.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<FetchIdentity, ConnectorError> {
+        let chain = certificates_from_pem(chain)?;
+        let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(ConnectorError::Pem)?;
+        let provider = aws_lc_rs::default_provider();
+        CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider)
+            .map_err(ConnectorError::Unusable)?;
+        Ok(FetchIdentity {
+            chain,
+            key: Arc::new(key),
+        })
+    }
+}
+
+impl fmt::Debug for FetchIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchIdentity").finish_non_exhaustive()
+    }
+}
+
+fn config(
+    trust: ServerTrust,
+    identity: Option<&FetchIdentity>,
+) -> Result<Arc<ClientConfig>, ConnectorError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = server_verifier(trust, NameRule::Alternative, Vec::new(), provider.clone())?;
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(rustls::ALL_VERSIONS)
         .map_err(ConnectorError::Unusable)?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(verifier);
+    let config = match identity {
+        None => config.with_no_client_auth(),
+        Some(FetchIdentity { chain, key }) => config
+            .with_client_auth_cert(chain.clone(), key.clone_key())
+            .map_err(ConnectorError::Unusable)?,
+    };
     Ok(Arc::new(config))
 }
 
@@ -139,7 +183,6 @@ impl Transport for SecureTransport {
 mod tests {
     use std::net::TcpListener;
 
-    use pki_types::{CertificateDer, PrivateKeyDer};
     use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
     use rustls::{ServerConfig, ServerConnection};
 

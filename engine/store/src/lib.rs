@@ -4,6 +4,9 @@
 //! Every call blocks and is made on a thread of the caller; workers never call into a store. The keys are those of
 //! certmagic, so that the store of a fleet of Caddy servers is read and taken over as it is.
 
+mod calls;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 mod failure;
 pub mod file;
 mod key;
@@ -16,6 +19,7 @@ mod values;
 use std::fmt;
 use std::time::Duration;
 
+pub use calls::Statistics;
 pub use failure::{Fault, StoreError};
 pub use file::FileStore;
 pub use key::{Key, KeyError};
@@ -31,7 +35,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The engine and its address, without secrets, for messages: `redis://10.0.0.5:6379/0`.
     fn place(&self) -> &str;
 
-    /// The values of `keys`, all as they are at one moment; `None` for a key without a value.
+    /// The values of `keys`, all as they are at one moment; `None` for a key without a value. An engine without a
+    /// quorum returns what its reachable part has: a guarded write then shows whether that was the latest.
     fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError>;
 
     /// Like [`Store::load`], for a holder of a lease who decides by what is found: never from a copy of this node.
@@ -45,7 +50,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`Fault::Refused`] if `guard` does not hold: the lease has passed to another holder, or the value has changed.
     fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError>;
 
-    /// The entries below `prefix`, sorted by key.
+    /// The entries below `prefix`, without a value of `prefix` itself, sorted by key.
     ///
     /// # Errors
     /// [`Fault::Limit`] if there are more than `ENTRIES_MAX`.
@@ -67,6 +72,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Watches the keys that begin with `prefix`. Every change after this call returns is reported.
     fn watch(&self, prefix: &Key) -> Result<Box<dyn Watch>, StoreError>;
+
+    /// What this store has done since it was opened. Stores that do not count return zeros.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
 }
 
 /// A subscription to changes.

@@ -39,8 +39,8 @@ pub const LOCK_FILE_BYTES_MAX: u64 = 4096;
 /// The pause between two looks for changed files: a change is seen within a second, and an idle process hardly wakes.
 pub const FILE_WATCH_PAUSE: Duration = Duration::from_millis(500);
 
-/// The pause is at least this many times as long as a look takes, so that a huge store costs a twentieth of a core.
-pub const FILE_WATCH_SHARE: u32 = 20;
+/// The pause is at least this many times as long as a look takes, so that a huge store costs a hundredth of a core.
+pub const FILE_WATCH_SHARE: u32 = 100;
 
 /// A file that was written within this time may be written again without another time of change: some file systems
 /// keep seconds.
@@ -55,3 +55,28 @@ pub const READ_PATIENCE: Duration = Duration::from_millis(700);
 
 /// How long an engine that was away is not asked again by reads that the copy can satisfy.
 pub const AWAY_PAUSE: Duration = Duration::from_secs(5);
+
+/// How many values are written together: etcd takes 128 operations in a transaction, and each value has two there.
+pub const WRITES_MAX: usize = 64;
+
+/// The default time limit of a call, and of each of its two attempts where a read falls back to a replica.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a store that refused the credentials is not asked again: engines lock accounts, and log each attempt.
+pub const CREDENTIALS_PAUSE: Duration = Duration::from_secs(10);
+
+/// The largest response of an engine, in bytes: a list page, or as many of the largest values as one call loads.
+pub const RESPONSE_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
+/// How many entries of a list are requested at once.
+pub const LIST_PAGE: usize = 1000;
+
+/// How many batches of changes wait for a caller of a watch; the next one waits at the engine.
+pub const WATCH_BATCHES_MAX: usize = 16;
+
+/// How long one request of a watch lasts before it is replaced: a connection that died without a sign is noticed
+/// then, and a watch that was dropped ends.
+pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
+pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -14,7 +14,7 @@ use crate::file::FileStore;
 use crate::lease::Lease;
 use crate::limits::{AWAY_PAUSE, READ_PATIENCE};
 use crate::values::{Change, Entry, Guard, Reach, Value, Write};
-use crate::{Key, Store, Watch};
+use crate::{Key, Statistics, Store, Watch};
 
 /// A store on an engine, with a copy of what this node has read and written.
 #[derive(Clone, Debug)]
@@ -223,6 +223,10 @@ impl Store for LocalCopy {
             watch: result?,
             store: self.clone(),
         }))
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.engine.statistics()
     }
 }
 

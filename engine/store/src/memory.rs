@@ -1,13 +1,14 @@
 //! A store in the memory of this process, for tests of what is built on stores.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::calls::checked;
 use crate::failure::{Fault, StoreError};
 use crate::lease::{Fence, Keep, Lease};
-use crate::limits::{ENTRIES_MAX, LEASE_RENEWAL, VALUE_BYTES_MAX};
-use crate::values::{Change, Entry, Guard, Reach, Value, Version, Write};
+use crate::limits::LEASE_RENEWAL;
+use crate::values::{Change, Entry, Guard, Reach, Value, Version, Write, entries};
 use crate::{Key, Store, Watch};
 
 const PLACE: &str = "memory";
@@ -107,11 +108,7 @@ impl Store for MemoryStore {
 
     fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {
         let mut state = self.ready()?;
-        for write in writes {
-            if matches!(write, Write::Put(_, bytes) if bytes.len() > VALUE_BYTES_MAX) {
-                return Err(StoreError::new(Fault::Limit, PLACE, write.key().as_str()));
-            }
-        }
+        let writes = checked(writes, PLACE)?;
         if !state.holds(guard) {
             return Err(StoreError::new(Fault::Refused, PLACE, format!("{guard:?}")));
         }
@@ -122,29 +119,10 @@ impl Store for MemoryStore {
 
     fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
         let state = self.ready()?;
-        let below = state.values.iter().filter(|(key, _)| prefix.covers(key));
-        let mut folders = BTreeSet::new();
-        let mut entries = Vec::new();
-        for (key, value) in below {
-            let rest = &key.as_str()[prefix.as_str().len()..];
-            let rest = rest.trim_start_matches('/');
-            match rest.split_once('/') {
-                Some((first, _)) if reach == Reach::Children => {
-                    folders.insert(prefix.below(first).expect("a part of a key is a key"));
-                }
-                _ => entries.push(Entry::Value {
-                    key: key.clone(),
-                    size: value.bytes.len() as u64,
-                    modified: value.modified,
-                }),
-            }
-        }
-        entries.extend(folders.into_iter().map(Entry::Folder));
-        if entries.len() > ENTRIES_MAX {
-            return Err(StoreError::new(Fault::Limit, PLACE, "too many entries"));
-        }
-        entries.sort_by(|a, b| a.key().cmp(b.key()));
-        Ok(entries)
+        let listed = state.values.iter();
+        let listed =
+            listed.map(|(key, value)| (key.clone(), value.bytes.len() as u64, value.modified));
+        entries(prefix, reach, listed, PLACE)
     }
 
     fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError> {

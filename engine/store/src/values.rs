@@ -1,9 +1,12 @@
 //! Values, their versions, and changes of them.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
+use crate::failure::{Fault, StoreError};
 use crate::key::Key;
 use crate::lease::Fence;
+use crate::limits::ENTRIES_MAX;
 
 /// The version of a value: equal for two reads if nothing was written between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,4 +93,44 @@ pub struct Change {
     pub key: Key,
     /// Its new value; `None` if it was deleted.
     pub value: Option<Value>,
+}
+
+/// A value in a list: its key, its size in bytes, and when it was written.
+pub(crate) type Listed = (Key, u64, SystemTime);
+
+/// The entries below `prefix` among these values, sorted by key.
+///
+/// # Errors
+/// [`Fault::Limit`] if there are more than `ENTRIES_MAX`.
+pub(crate) fn entries(
+    prefix: &Key,
+    reach: Reach,
+    values: impl Iterator<Item = Listed>,
+    place: &str,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut folders = BTreeSet::new();
+    let mut entries = Vec::new();
+    for (key, size, modified) in values {
+        if !prefix.covers(&key) || key == *prefix {
+            continue;
+        }
+        let rest = key.as_str()[prefix.as_str().len()..].trim_start_matches('/');
+        match rest.split_once('/') {
+            Some((first, _)) if reach == Reach::Children => {
+                folders.insert(prefix.below(first).expect("a part of a key is a key"));
+            }
+            _ => entries.push(Entry::Value {
+                key,
+                size,
+                modified,
+            }),
+        }
+        if entries.len() + folders.len() > ENTRIES_MAX {
+            let what = format!("more than {ENTRIES_MAX} entries below `{prefix}`");
+            return Err(StoreError::new(Fault::Limit, place, what));
+        }
+    }
+    entries.extend(folders.into_iter().map(Entry::Folder));
+    entries.sort_by(|a, b| a.key().cmp(b.key()));
+    Ok(entries)
 }

@@ -1,6 +1,6 @@
 //! Certificates and certificate authorities, as handlers see them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_certs::{CertStore, LocalCa, Storage};
@@ -20,6 +20,8 @@ pub trait Authorities {
 pub struct Keys<'a> {
     /// The storage for certificates and keys.
     pub storage: &'a Storage,
+    /// The folder of this node, for copies of shared storages.
+    pub data_dir: &'a Path,
     /// The certificates that the configuration loads or manages.
     pub store: &'a Arc<CertStore>,
     /// Returns a local CA's certificate, which is created if necessary; `None` if it does not exist and the configuration

@@ -95,7 +95,11 @@ impl Server {
             recorder.stores().hand_to(Box::new(own));
         }
         let storage = storage(&config, &options)?;
-        let mut https = Https::new(storage, options.log.clone(), &NginxHandshakes);
+        let mut https = Https::new(
+            (storage, &options.data_dir),
+            options.log.clone(),
+            &NginxHandshakes,
+        );
         https.inherit_tickets(options.secrets.tickets());
         https.emit_to(recorder.events());
         recorder.events().replace(subscriptions(&config));
@@ -397,7 +401,7 @@ pub fn validate(
 ) -> Result<(), Vec<Refusal>> {
     let recorder = Arc::new(Recorder::new(options.log.clone(), 1));
     let mut https = Https::new(
-        storage(config, options)?,
+        (storage(config, options)?, &options.data_dir),
         options.log.clone(),
         &NginxHandshakes,
     );

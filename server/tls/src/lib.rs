@@ -21,6 +21,7 @@ pub mod trust_pool;
 mod zerossl;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -64,6 +65,8 @@ pub enum Purpose {
 /// The certificates of a process. They outlive configurations.
 pub struct Https {
     storage: Storage,
+    /// The folder of this node, for copies of shared storages.
+    data_dir: PathBuf,
     maintainer: Arc<Maintainer>,
     log: Log,
     /// What the configuration languages add to handshakes.
@@ -98,12 +101,18 @@ pub struct Prepared {
 }
 
 impl Https {
-    /// Creates an empty state; certificates are kept in `storage` and renewed in the background.
-    pub fn new(storage: Storage, log: Log, rules: &'static (dyn HandshakeRules + Sync)) -> Https {
+    /// Creates an empty state; certificates are kept in `storage` and renewed in the background. Copies of further
+    /// shared storages lie below `data_dir`.
+    pub fn new(
+        (storage, data_dir): (Storage, &Path),
+        log: Log,
+        rules: &'static (dyn HandshakeRules + Sync),
+    ) -> Https {
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
         Https {
             served: Served::new(&maintainer),
             storage,
+            data_dir: data_dir.to_owned(),
             maintainer,
             log,
             rules,
@@ -209,6 +218,7 @@ impl Https {
         let authority = |name: &str, which| self.authority_pem(&auto.config, purpose, name, which);
         let keys = Keys {
             storage: &self.storage,
+            data_dir: &self.data_dir,
             store: &store,
             authority: &authority,
         };
@@ -240,7 +250,7 @@ impl Https {
 
     /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
     fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
-        let (own, rotation) = match policies::ticket_scheme(config)? {
+        let (own, rotation) = match policies::ticket_scheme(config, &self.data_dir)? {
             TicketScheme::Off => return Ok(Tickets::Off),
             TicketScheme::Own(rotation) => {
                 return Ok(Tickets::Own(rotation, self.ticket_book.clone()));
@@ -447,6 +457,7 @@ impl Prepared {
     pub fn keys<'a>(&'a self, https: &'a Https, authority: &'a AuthorityFinder<'a>) -> Keys<'a> {
         Keys {
             storage: &https.storage,
+            data_dir: &https.data_dir,
             store: &self.store,
             authority,
         }

@@ -1,7 +1,7 @@
 //! Converts TLS handshake settings from the model to those of `sluice-certs`.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -226,7 +226,7 @@ pub(super) enum TicketScheme {
     Shared(Option<Storage>, Rotation),
 }
 
-pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
+pub(super) fn ticket_scheme(config: &Config, data_dir: &Path) -> Result<TicketScheme, Refusal> {
     let tls = config.apps.tls.as_ref();
     let Some(settings) = tls.and_then(|tls| tls.session_tickets.as_ref()) else {
         return Ok(TicketScheme::Own(Rotation::default()));
@@ -260,9 +260,10 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     let source = key_source.as_ref().map(provider);
     match (source.as_deref(), key_source) {
         _ if *disabled => Ok(TicketScheme::Off),
-        (Some("distributed"), Some(source)) => {
-            Ok(TicketScheme::Shared(ticket_storage(source)?, rotation))
-        }
+        (Some("distributed"), Some(source)) => Ok(TicketScheme::Shared(
+            ticket_storage(source, data_dir)?,
+            rotation,
+        )),
         (None | Some("standard"), _) => Ok(TicketScheme::Own(rotation)),
         (Some(name), _) => Err(Refusal::new(format!(
             "unknown source of session ticket keys `{name}`"
@@ -272,13 +273,13 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
 }
 
 /// The storage of the keys, if it is not that of the certificates.
-fn ticket_storage(source: &RawModule) -> Result<Option<Storage>, Refusal> {
+fn ticket_storage(source: &RawModule, data_dir: &Path) -> Result<Option<Storage>, Refusal> {
     let Some(module) = source.get("storage").filter(|module| !module.is_null()) else {
         return Ok(None);
     };
     let module = serde_json::from_value(module.clone())
         .map_err(|error| Refusal::new(format!("storage of session ticket keys: {error}")))?;
-    storages::own(&module)
+    storages::own(&module, data_dir)
 }
 
 fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
@@ -383,7 +384,7 @@ mod tests {
         let read = |text: &str| {
             let text = format!(r#"{{"apps":{{"tls":{{"session_tickets":{text}}}}}}}"#);
             let config = Config::from_json(&text).expect("a model");
-            ticket_scheme(&config).map_err(|refusal| refusal.to_string())
+            ticket_scheme(&config, Path::new("")).map_err(|refusal| refusal.to_string())
         };
         let own = |rotation| Ok(TicketScheme::Own(rotation));
         let usual = Rotation::default();
@@ -411,8 +412,8 @@ mod tests {
             (r#"{"key_source":{"provider":"vault"}}"#, "vault"),
             (r#"{"max_keys":65}"#, "max_keys"),
             (
-                r#"{"key_source":{"provider":"distributed","storage":{"module":"redis"}}}"#,
-                "redis",
+                r#"{"key_source":{"provider":"distributed","storage":{"module":"consul"}}}"#,
+                "consul",
             ),
         ] {
             let said = read(bad).expect_err(bad);

@@ -65,7 +65,9 @@ fn joined(parts: impl Iterator<Item = Result<Pool, Refusal>>) -> Result<Pool, Re
 }
 
 fn stored(pool: &RawModule, keys: Option<&Keys<'_>>) -> Result<Pool, Refusal> {
-    let own = own_storage(pool)?;
+    let own = own_storage(pool, keys.map_or(Path::new(""), |keys| keys.data_dir))?;
+    // Validation connects to no engine.
+    let own = own.filter(|own| keys.is_some() || !own.is_shared());
     let Some(storage) = own.as_ref().or(keys.map(|keys| keys.storage)) else {
         return Ok(None);
     };
@@ -158,13 +160,13 @@ fn published(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<
 }
 
 /// The pool's own storage, if it has one.
-fn own_storage(pool: &RawModule) -> Result<Option<Storage>, Refusal> {
+fn own_storage(pool: &RawModule, data_dir: &Path) -> Result<Option<Storage>, Refusal> {
     let Some(module) = pool.get("storage") else {
         return Ok(None);
     };
     let module: Module = serde_json::from_value(module.clone())
         .map_err(|error| Refusal::new(format!("storage of a trust pool: {error}")))?;
-    storages::own(&module)
+    storages::own(&module, data_dir)
 }
 
 /// The leaf certificates of a client certificate verifier.
@@ -310,6 +312,7 @@ mod tests {
                 };
                 let keys = Keys {
                     storage: &storage,
+                    data_dir: &folder,
                     store: &CertStore::new([]),
                     authority: &authority,
                 };

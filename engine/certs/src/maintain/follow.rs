@@ -76,7 +76,8 @@ impl Maintainer {
         let since = since.checked_sub(CATCH_UP_MARGIN).unwrap_or(since);
         let mut names = BTreeSet::new();
         for (name, modified) in self.storage.all("certificates")? {
-            if modified >= since {
+            // Another program's writes may have no time.
+            if modified >= since || modified == SystemTime::UNIX_EPOCH {
                 names.extend(certificate_name(&name).map(str::to_owned));
             }
         }

@@ -16,10 +16,11 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
 
+use crate::calls::checked;
 use crate::failure::{Fault, StoreError};
 use crate::lease::Lease;
 use crate::limits::{ENTRIES_MAX, FOLDER_DEPTH_MAX, VALUE_BYTES_MAX};
-use crate::values::{Entry, Guard, Reach, Value, Version, Write};
+use crate::values::{Entry, Guard, Listed, Reach, Value, Version, Write, entries};
 use crate::{Key, Store, Watch};
 use steps::Journal;
 
@@ -110,13 +111,13 @@ impl FileStore {
         })
     }
 
-    /// Adds the values below `folder` to `found`, or only the first one with `Reach::Children`.
+    /// Adds the values below `folder` to `found`.
     fn walk(
         &self,
         folder: &Path,
         prefix: &Key,
         depth: usize,
-        found: &mut Vec<Entry>,
+        found: &mut Vec<Listed>,
     ) -> Result<(), StoreError> {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
@@ -142,11 +143,8 @@ impl FileStore {
                 let what = format!("more than {ENTRIES_MAX} files below `{}`", self.place);
                 return Err(StoreError::new(Fault::Limit, &self.place, what));
             }
-            found.push(Entry::Value {
-                key,
-                size: about.len(),
-                modified: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            });
+            let modified = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push((key, about.len(), modified));
         }
         Ok(())
     }
@@ -175,12 +173,7 @@ impl Store for FileStore {
     }
 
     fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {
-        for write in writes {
-            if matches!(write, Write::Put(_, bytes) if bytes.len() > VALUE_BYTES_MAX) {
-                let what = format!("`{}` is too large for a value", write.key());
-                return Err(StoreError::new(Fault::Limit, &self.place, what));
-            }
-        }
+        let writes = checked(writes, &self.place)?;
         let _lock = self.write_lock()?;
         self.complete()?;
         if !self.holds(guard)? {
@@ -191,31 +184,13 @@ impl Store for FileStore {
             };
             return Err(StoreError::new(Fault::Refused, &self.place, what));
         }
-        self.run(&self.steps(writes))
+        self.run(&self.steps(&writes))
     }
 
     fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
         let mut found = Vec::new();
         self.walk(&self.path(prefix), prefix, 0, &mut found)?;
-        found.sort_by(|a, b| a.key().cmp(b.key()));
-        if reach == Reach::All {
-            return Ok(found);
-        }
-        let mut entries: Vec<Entry> = Vec::new();
-        for entry in found {
-            let rest = entry.key().as_str()[prefix.as_str().len()..].trim_start_matches('/');
-            let Some((first, _)) = rest.split_once('/') else {
-                entries.push(entry);
-                continue;
-            };
-            let folder = prefix.below(first).expect("a part of a key is a key");
-            if entries.last().map(Entry::key) != Some(&folder) {
-                entries.push(Entry::Folder(folder));
-            }
-        }
-        entries.sort_by(|a, b| a.key().cmp(b.key()));
-        entries.dedup_by(|a, b| a.key() == b.key());
-        Ok(entries)
+        entries(prefix, reach, found.into_iter(), &self.place)
     }
 
     fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError> {

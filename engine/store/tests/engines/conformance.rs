@@ -112,6 +112,8 @@ fn lists_are_sorted_and_bounded_by_their_prefix(a: &dyn Store, b: &dyn Store) {
     assert_eq!(names("l", Reach::Children), ["l/a", "l/b/", "l/bc/"]);
     assert_eq!(names("l/b", Reach::Children), ["l/b/1", "l/b/2"]);
     assert_eq!(names("l/none", Reach::All), [""; 0]);
+    // A value is not below itself.
+    assert_eq!(names("l/a", Reach::All), [""; 0]);
     for name in ["l/b/2", "l/b/1", "l/a", "l/bc/3", "lx/4"] {
         a.save(&[Write::Delete(&key(name))], Guard::Always).unwrap();
     }

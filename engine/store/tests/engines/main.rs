@@ -1,6 +1,24 @@
-//! What every store has to do, run on each engine.
+//! What every store has to do, run on each engine. The engines are started by the tests, on free ports and in temporary
+//! folders.
 
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../../../tests/support/abilities.rs"]
+#[allow(dead_code, reason = "these tests use a part")]
+mod abilities;
 mod conformance;
+#[cfg(feature = "etcd")]
+mod etcd;
+#[path = "../../../../tests/support/ports.rs"]
+mod ports;
+mod servers;
+mod takeover;
+#[path = "../../../../tests/support/temp_folder.rs"]
+#[allow(dead_code, reason = "these tests use a part")]
+mod temp_folder;
+#[path = "../../../../tests/support/wait.rs"]
+#[allow(dead_code, reason = "these tests use a part")]
+mod wait;
 
 use sluice_store::FileStore;
 use sluice_store::memory::MemoryStore;
