@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::failure::{Fault, StoreError};
-use crate::limits::{CREDENTIALS_PAUSE, VALUE_BYTES_MAX, WRITES_MAX};
+use crate::limits::{CREDENTIALS_PAUSE, LEASE_PAUSE, VALUE_BYTES_MAX, WRITES_MAX};
 use crate::values::Write;
 
 /// What a store has done since it was opened.
@@ -97,6 +97,35 @@ pub(crate) fn checked<'a>(writes: &[Write<'a>], place: &str) -> Result<Vec<Write
         }
     }
     Ok(last)
+}
+
+/// Attempts to take a lease until nobody else holds it, for up to `timeout`.
+pub(crate) fn taken_within<T>(
+    timeout: Duration,
+    attempt: impl Fn() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let began = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if error.fault == Fault::Held => {
+                let left = timeout.saturating_sub(began.elapsed());
+                if left.is_zero() {
+                    return Err(error);
+                }
+                std::thread::sleep(LEASE_PAUSE.min(left));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Whom a lock names as its holder: `by HOST/PID`, without the random part of the text.
+pub(crate) fn held_by(name: &str, holder: &[u8]) -> String {
+    let holder = String::from_utf8_lossy(holder);
+    match holder.rsplit_once('/') {
+        Some((node, _)) => format!("`{name}`, by {node}"),
+        None => format!("`{name}`"),
+    }
 }
 
 /// A random text of 32 hexadecimal digits, to recognize what this process has written.

@@ -14,6 +14,11 @@ mod lease;
 pub mod limits;
 mod local_copy;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+#[cfg(feature = "redis")]
+mod tls;
+pub mod transfer;
 mod values;
 
 use std::fmt;
@@ -25,6 +30,8 @@ pub use file::FileStore;
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
 pub use local_copy::LocalCopy;
+#[cfg(feature = "redis")]
+pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 
 /// An engine that keeps values for several nodes.

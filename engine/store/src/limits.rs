@@ -80,3 +80,15 @@ pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
 pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How often a watch on Redis looks for writes that nobody published: those of Caddy beside us.
+pub const WATCH_POLL: Duration = Duration::from_secs(2);
+
+/// How many keys one script of Redis reads: other clients wait meanwhile.
+pub const SCRIPT_KEYS: usize = 200;
+
+/// How many idle connections a store keeps: calls come from the few threads that maintain things.
+pub const IDLE_CONNECTIONS_MAX: usize = 4;
+
+/// The largest value that a compressed one may become, in bytes: that of caddy-storage-redis.
+pub const INFLATED_BYTES_MAX: u64 = 4 * 1024 * 1024;

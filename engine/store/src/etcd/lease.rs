@@ -1,16 +1,15 @@
 //! Leases in etcd: a key that is bound to an etcd lease, and whose create revision is the fencing token.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
 use super::layout::{self, DeleteReply, LeaseReply, RangeReply, Streamed, TxnReply, encoded};
 use super::{Reading, Shared};
-use crate::calls::holder;
+use crate::calls::{held_by, holder, taken_within};
 use crate::failure::{Fault, StoreError};
 use crate::lease::{Fence, Keep, Lease};
-use crate::limits::LEASE_PAUSE;
 
 /// Takes the lease `name`, waiting up to `timeout` for its holder.
 pub(super) fn take(
@@ -19,30 +18,13 @@ pub(super) fn take(
     timeout: Duration,
     ttl: Duration,
 ) -> Result<Lease, StoreError> {
-    let began = Instant::now();
-    loop {
-        match shared.calls.run(|| attempt(shared, name, ttl)) {
-            Ok((fence, id)) => {
-                let kept = Kept {
-                    shared: Arc::clone(shared),
-                    fence: fence.clone(),
-                    id,
-                };
-                return Lease::held(fence, ttl / 3, kept)
-                    .map_err(|error| shared.error(Fault::Limit, error.to_string()));
-            }
-            Err(error) if error.fault == Fault::Held => {
-                let Some(left) = timeout.checked_sub(began.elapsed()) else {
-                    return Err(error);
-                };
-                if left.is_zero() {
-                    return Err(error);
-                }
-                std::thread::sleep(LEASE_PAUSE.min(left));
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    let (fence, id) = taken_within(timeout, || shared.calls.run(|| attempt(shared, name, ttl)))?;
+    let kept = Kept {
+        shared: Arc::clone(shared),
+        fence: fence.clone(),
+        id,
+    };
+    Lease::held(fence, ttl / 3, kept).map_err(|error| shared.error(Fault::Limit, error.to_string()))
 }
 
 /// Takes the lease if nobody holds it: its fence, and the ID of the etcd lease.
@@ -97,13 +79,7 @@ fn attempt(shared: &Shared, name: &str, ttl: Duration) -> Result<(Fence, i64), S
 }
 
 fn held(shared: &Shared, name: &str, holder: &[u8]) -> StoreError {
-    // The random part of the text is of no use to an operator.
-    let holder = String::from_utf8_lossy(holder).into_owned();
-    let what = match holder.rsplit_once('/') {
-        Some((node, _)) => format!("`{name}`, by {node}"),
-        None => format!("`{name}`"),
-    };
-    shared.error(Fault::Held, what)
+    shared.error(Fault::Held, held_by(name, holder))
 }
 
 /// Ends the lease `name` of any holder; whether it was held.

@@ -6,7 +6,9 @@ use sluice_store::etcd::{EtcdOptions, EtcdStore};
 use sluice_store::{Entry, Fault, Guard, Key, Reach, Store, Write};
 
 use crate::conformance;
+use crate::servers::certificates::certificates;
 use crate::servers::etcd::{Cluster, SHORT_LEASE, ctl};
+use crate::temp_folder::TempFolder;
 use crate::wait::eventually;
 
 fn key(text: &str) -> Key {
@@ -174,27 +176,9 @@ fn etcd_users_need_their_password() {
     }
 }
 
-/// A CA, a certificate of it for 127.0.0.1 with its key, both PEM.
-fn certificates(folder: &crate::temp_folder::TempFolder) -> Vec<u8> {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_key = KeyPair::generate().unwrap();
-    let ca = params.self_signed(&ca_key).unwrap().pem();
-    let issuer = Issuer::new(params, ca_key);
-    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new(names).unwrap();
-    let leaf = leaf.signed_by(&key, &issuer).unwrap().pem();
-    folder.write("ca.pem", &ca);
-    folder.write("leaf.pem", &leaf);
-    folder.write("leaf.key", key.serialize_pem());
-    ca.into_bytes()
-}
-
 #[test]
 fn etcd_members_and_clients_show_certificates() {
-    let folder = crate::temp_folder::TempFolder::new();
+    let folder = TempFolder::new();
     let ca = certificates(&folder);
     let path = |name: &str| folder.path().join(name).display().to_string();
     let arguments = [

@@ -11,6 +11,8 @@ mod conformance;
 mod etcd;
 #[path = "../../../../tests/support/ports.rs"]
 mod ports;
+#[cfg(feature = "redis")]
+mod redis;
 mod servers;
 mod takeover;
 #[path = "../../../../tests/support/temp_folder.rs"]

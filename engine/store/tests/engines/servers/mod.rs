@@ -1,7 +1,10 @@
 //! Engines as child processes of a test.
 
+pub mod certificates;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(feature = "redis")]
+pub mod redis;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,6 +19,8 @@ pub fn open(engine: &str, place: &str) -> Box<dyn Store> {
     match engine {
         #[cfg(feature = "etcd")]
         "etcd" => Box::new(etcd::open(place)),
+        #[cfg(feature = "redis")]
+        "redis" => Box::new(redis::open(place)),
         _ => panic!("{engine} at {place}"),
     }
 }
