@@ -80,7 +80,7 @@ objects! {
         pub route_randomly: bool,
         /// The name of the connections.
         pub client_name: String,
-        /// A file with keys, one in each line; the first encrypts. Our own addition.
+        /// A file with that key. Our own addition.
         pub encryption_key_file: String,
     }
 

@@ -1,5 +1,7 @@
 //! Where certificates and other lasting things are kept: a folder, or an engine that several nodes share.
 
+mod redis;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 use sluice_store::etcd::{EtcdOptions, EtcdStore};
 use sluice_store::file::COPIES;
+use sluice_store::redis::RedisStore;
 use sluice_store::{FileStore, LocalCopy, Store, StoreError};
 
 /// The storage of the whole server: that of the configuration, or the folder `data_dir`.
@@ -50,12 +53,14 @@ pub fn engine(module: &Module) -> Result<Arc<dyn Store>, Refusal> {
             let opened = EtcdStore::open(&etcd_options(etcd)?).map_err(refused)?;
             Ok(Arc::new(opened))
         }
-        other @ (Module::Redis(_) | Module::Postgres(_) | Module::Other(_)) => {
-            Err(Refusal::not_yet(
-                &format!("storage `{}`", other.module()),
-                "keep certificates in a folder or in etcd: `storage file_system PATH`, `storage etcd HOST:PORT`",
-            ))
+        Module::Redis(redis) => {
+            let opened = RedisStore::open(&redis::options(redis)?).map_err(refused)?;
+            Ok(Arc::new(opened))
         }
+        other @ (Module::Postgres(_) | Module::Other(_)) => Err(Refusal::not_yet(
+            &format!("storage `{}`", other.module()),
+            "use `storage file_system`, `storage etcd` or `storage redis`",
+        )),
     }
 }
 
