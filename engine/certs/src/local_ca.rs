@@ -45,6 +45,8 @@ pub struct LocalCaOptions {
     pub root: Option<CaFiles>,
     /// An intermediate to use instead of creating one.
     pub intermediate: Option<CaFiles>,
+    /// Where its certificates and keys are kept, if not in the storage of the server.
+    pub storage: Option<Storage>,
 }
 
 /// A certificate to be signed.
@@ -93,6 +95,7 @@ impl Default for LocalCaOptions {
             sign_with_root: false,
             root: None,
             intermediate: None,
+            storage: None,
         }
     }
 }
@@ -126,6 +129,7 @@ impl LocalCa {
         options: LocalCaOptions,
         now: SystemTime,
     ) -> Result<LocalCa, CertsError> {
+        let storage = options.storage.clone().unwrap_or(storage);
         let (root, made) = open_root(&storage, &options, now)?;
         let root_made = made.then(|| Notice::RootMade {
             authority: options.id.clone(),

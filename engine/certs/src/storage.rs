@@ -2,6 +2,7 @@
 //! them; the callers interpret them.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,7 +16,7 @@ use crate::failure::CertsError;
 use crate::renewal::seed_of;
 
 /// Where certificates, keys and ACME accounts are kept. Clones refer to the same store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Storage {
     store: Arc<dyn Store>,
     /// Whether it is an engine for several nodes.
@@ -30,6 +31,12 @@ impl PartialEq for Storage {
 }
 
 impl Eq for Storage {}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Storage").field(&self.store.place()).finish()
+    }
+}
 
 /// A certificate chain and its key as stored, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]

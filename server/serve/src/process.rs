@@ -181,14 +181,15 @@ impl Server {
     }
 
     fn try_replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
-        let is_other = config.storage != self.config.storage;
-        if is_other && storage(&config, &self.options)? != *self.https.storage() {
-            let message = format!(
-                "the storage cannot change from `{}`",
-                self.https.storage().place_of("").display()
-            );
-            let refusal = Refusal::new(message).with_help("restart to use another storage");
-            return Err(vec![at("storage", refusal)]);
+        if config.storage != self.config.storage {
+            let (old, new) = (self.https.storage(), storage(&config, &self.options)?);
+            // Two ways to name one folder are the same; other settings of an engine are not.
+            if new != *old || new.is_shared() {
+                let place = old.place_of("");
+                let message = format!("the storage cannot change from `{}`", place.display());
+                let refusal = Refusal::new(message).with_help("restart to use another storage");
+                return Err(vec![at("storage", refusal)]);
+            }
         }
         let events = self.recorder.events().clone();
         let events_before = events.replace(subscriptions(&config));

@@ -337,14 +337,15 @@ impl Https {
             return Ok(Some(AuthorityPem { place, text }));
         }
         let name = format!("pki/authorities/{}/{file}", options.id);
-        let read = || self.storage.read(&name).map_err(|e| authority_fails(&e));
+        let storage = options.storage.as_ref().unwrap_or(&self.storage);
+        let read = || storage.read(&name).map_err(|e| authority_fails(&e));
         let mut found = read()?;
         if found.is_none() && purpose == Purpose::Serve {
             authorities::open(&self.maintainer, &self.storage, &options, &self.log)
                 .map_err(|error| authority_fails(&error))?;
             found = read()?;
         }
-        let place = self.storage.place_of(&name);
+        let place = storage.place_of(&name);
         Ok(found.map(|text| AuthorityPem { place, text }))
     }
 

@@ -42,6 +42,11 @@ pub fn own(module: &Module, data_dir: &Path) -> Result<Option<Storage>, Refusal>
     Ok(Some(Storage::shared(Arc::new(store))))
 }
 
+/// The default folder of the user that the process runs as.
+pub(crate) fn user_folder() -> PathBuf {
+    Storage::default_folder(|name| std::env::var_os(name))
+}
+
 /// The store of a module without a copy on this node, for commands that change it.
 ///
 /// # Errors
