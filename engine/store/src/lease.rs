@@ -39,7 +39,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease that was just taken, renewed after every `renewal`.
+    /// A lease that was just taken, renewed after every `renewal`, or sooner if that fails.
     ///
     /// # Errors
     /// The system has no thread left. The lease is released.
@@ -54,14 +54,17 @@ impl Lease {
         let keeper = std::thread::Builder::new()
             .name("lease".to_owned())
             .spawn(move || {
-                while stopped.recv_timeout(renewal) == Err(RecvTimeoutError::Timeout) {
-                    match keep.renew() {
+                let mut pause = renewal;
+                while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                    pause = match keep.renew() {
+                        Ok(()) => renewal,
                         Err(error) if error.fault == Fault::Refused => {
                             lost.store(true, Ordering::Release);
                             return;
                         }
-                        Ok(()) | Err(_) => {}
-                    }
+                        // A call that fails may take as long as a renewal, and the lease goes on ending.
+                        Err(_) => renewal / 4,
+                    };
                 }
                 keep.release();
             })?;

@@ -10,13 +10,17 @@ pub mod etcd;
 mod failure;
 pub mod file;
 mod key;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod known;
 mod lease;
 pub mod limits;
 mod local_copy;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(feature = "redis")]
+pub mod sealed;
 mod tls;
 pub mod transfer;
 mod values;
@@ -30,7 +34,6 @@ pub use file::FileStore;
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
 pub use local_copy::LocalCopy;
-#[cfg(feature = "redis")]
 pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 

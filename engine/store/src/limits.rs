@@ -51,7 +51,7 @@ pub const FOLDER_DEPTH_MAX: usize = 32;
 
 /// How long a read waits for an engine before the copy of this node stands in: a node starts within a second, and slow
 /// engines respond within half of that.
-pub const READ_PATIENCE: Duration = Duration::from_millis(700);
+pub const READ_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long an engine that was away is not asked again by reads that the copy can satisfy.
 pub const AWAY_PAUSE: Duration = Duration::from_secs(5);
@@ -78,6 +78,9 @@ pub const WATCH_BATCHES_MAX: usize = 16;
 /// then, and a watch that was dropped ends.
 pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
 
+/// How many streams of a watch may end in a row before etcd has confirmed them, until the watch reports its end.
+pub const WATCH_ATTEMPTS: u32 = 3;
+
 /// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
 pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
@@ -92,3 +95,13 @@ pub const IDLE_CONNECTIONS_MAX: usize = 4;
 
 /// The largest value that a compressed one may become, in bytes: that of caddy-storage-redis.
 pub const INFLATED_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// How often an idle connection to PostgreSQL is probed, and how many seconds apart: after three probes without a
+/// response a watch knows that its server is gone.
+pub const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// How many announced keys wait for a caller of a watch; further ones wait at the database.
+pub const NOTIFICATIONS_MAX: usize = 1024;
+
+/// How often a transaction is repeated that another one has undone.
+pub const CONFLICT_RETRIES: u32 = 5;

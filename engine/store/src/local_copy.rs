@@ -2,7 +2,7 @@
 //! engine is away. Writes, leases and watches need the engine.
 //!
 //! Where reads of the engine fail, those of the copy stand in for them; a value that the copy does not have is an error
-//! then, because nobody knows whether it exists. Whoever holds a lease and must know the present state calls
+//! then, because nobody knows whether it exists. A holder of a lease, who must know the present state, calls
 //! [`Store::load_latest`].
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::failure::{Fault, StoreError};
 use crate::file::FileStore;
 use crate::lease::Lease;
-use crate::limits::{AWAY_PAUSE, READ_PATIENCE};
+use crate::limits::{AWAY_PAUSE, READ_TIMEOUT};
 use crate::values::{Change, Entry, Guard, Reach, Value, Write};
 use crate::{Key, Statistics, Store, Watch};
 
@@ -97,10 +97,10 @@ impl LocalCopy {
             return instead().map(|found| (found, Origin::Copy)).ok_or(error);
         }
         let coming = self.begin(call)?;
-        let mut result = match coming.recv_timeout(READ_PATIENCE) {
+        let mut result = match coming.recv_timeout(READ_TIMEOUT) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => {
-                let what = format!("no response within {} ms", READ_PATIENCE.as_millis());
+                let what = format!("no response within {} ms", READ_TIMEOUT.as_millis());
                 let slow = Err(StoreError::new(Fault::Away, self.place(), what));
                 self.note(&slow);
                 slow
@@ -244,7 +244,8 @@ impl Watch for CopyingWatch {
         }
         let changes = result?;
         for change in &changes {
-            self.store.keep(&[&change.key], &[change.value.clone()]);
+            self.store
+                .keep(&[&change.key], std::slice::from_ref(&change.value));
         }
         Ok(changes)
     }
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("1"));
         s.engine.fail_with(None);
         put(&s.engine, "a", "2");
-        // Whoever takes a lease sees that the engine is back.
+        // Taking a lease shows that the engine is back.
         let lease = s.store.lease("x", Duration::ZERO).unwrap();
         assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("2"));
         drop(lease);
@@ -378,7 +379,7 @@ mod tests {
         assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("1"));
     }
 
-    /// An engine that does not respond before it is told to.
+    /// An engine that does not respond before it is released.
     #[derive(Debug)]
     struct Stuck(Mutex<Option<Receiver<()>>>);
 

@@ -32,7 +32,7 @@ objects! {
         pub tls_key: String,
         /// How long a call may take.
         pub timeout: Duration,
-        /// The key that private keys are encrypted with: 32 bytes as base64 or 64 hexadecimal digits.
+        /// The key that private keys are encrypted with: 32 characters or 64 hexadecimal digits.
         pub encryption_key: String,
         /// A file with such keys, one in each line; the first encrypts.
         pub encryption_key_file: String,
@@ -106,7 +106,7 @@ objects! {
         pub connection_string: String,
         /// Whether the tables exist already.
         pub disable_ddl: bool,
-        /// The key that private keys are encrypted with: 32 bytes as base64 or 64 hexadecimal digits. Our own addition.
+        /// The key that private keys are encrypted with: 32 characters or 64 hexadecimal digits. Our own addition.
         pub encryption_key: String,
         /// A file with such keys, one in each line; the first encrypts. Our own addition.
         pub encryption_key_file: String,

@@ -1,5 +1,5 @@
-//! Several nodes with one etcd and one CA. pebble connects to fixed ports, so one of the nodes answers the challenges of
-//! all of them.
+//! Several nodes with one etcd and one CA. pebble connects to fixed ports, so one of the nodes responds to the challenges
+//! of all of them.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ struct Node {
 }
 
 impl Node {
-    /// A node that serves `names`. The one with the ports of `settings` answers the challenges.
+    /// A node that serves `names`. The one with the ports of `settings` responds to the challenges.
     fn new(settings: &Settings, etcd: &Etcd, (http, https): (u16, u16), names: &[&str]) -> Node {
         let options = settings
             .options()
@@ -129,7 +129,7 @@ impl Node {
         Node::new(settings, etcd, (free_port(), free_port()), names)
     }
 
-    fn answering(settings: &Settings, etcd: &Etcd, names: &[&str]) -> Node {
+    fn responding(settings: &Settings, etcd: &Etcd, names: &[&str]) -> Node {
         Node::new(settings, etcd, (settings.http, settings.alpn), names)
     }
 
@@ -165,7 +165,7 @@ fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
     let names: Vec<String> = (0..8).map(|n| format!("n{n}.example.test")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let nodes = [
-        Node::answering(settings, &etcd, &names),
+        Node::responding(settings, &etcd, &names),
         Node::elsewhere(settings, &etcd, &names),
         Node::elsewhere(settings, &etcd, &names),
     ];
@@ -214,7 +214,7 @@ fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn any_node_answers_a_challenge_in_the_handshake() {
+fn any_node_responds_to_a_challenge_in_the_handshake() {
     let Some(etcd) = Etcd::start() else {
         return;
     };
@@ -225,13 +225,13 @@ fn any_node_answers_a_challenge_in_the_handshake() {
         node.caddyfile = node.caddyfile.replacen("\n}\n", &format!("\n{issuer}"), 1);
         node
     };
-    // It has no certificate to order for, and answers for the other one.
-    let answering = only_alpn(Node::answering(settings, &etcd, &["other.test"]));
-    let data = answering.data.path().display().to_string();
-    let plain = answering
+    // It has no certificate to order for, and responds for the other one.
+    let responding = only_alpn(Node::responding(settings, &etcd, &["other.test"]));
+    let data = responding.data.path().display().to_string();
+    let plain = responding
         .caddyfile
         .replace("other.test {", "other.test {\n\ttls internal");
-    let _answering = Setup::new(&plain).env("XDG_DATA_HOME", &data).start();
+    let _responding = Setup::new(&plain).env("XDG_DATA_HOME", &data).start();
     let ordering = only_alpn(Node::elsewhere(settings, &etcd, &["a.example.test"]));
     let server = ordering.start();
     ordering.wait(&pebble.client(), "a.example.test", &server);
@@ -262,7 +262,7 @@ fn another_node_takes_over_from_one_that_dies_in_an_order() {
     until(TIMEOUT, "the order", order, || dying.stderr());
     dying.kill();
     let died = Instant::now();
-    let second = Node::answering(settings, &etcd, &["a.example.test"]);
+    let second = Node::responding(settings, &etcd, &["a.example.test"]);
     let server = second.start();
     let took_over = || (pebble.orders() > 1).then_some(());
     until(TIMEOUT, "another order", took_over, || server.stderr());
@@ -278,72 +278,75 @@ fn another_node_takes_over_from_one_that_dies_in_an_order() {
     });
 }
 
-#[test]
-#[ignore = "needs etcd and a Caddy: cargo xtask acme"]
-fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
-    let (Some(etcd), Some(program)) = (Etcd::start(), servers::caddy()) else {
-        return;
-    };
-    let folder = Folder::new();
-    let port = free_port();
-    let site = |storage: &str| {
-        format!(
-            "{{\n\tadmin off\n\thttp_port {}\n\tskip_install_trust\n\t{storage}\n}}\n\
-             https://a.localhost:{port} {{\n\ttls internal\n\trespond hello\n}}\n",
-            free_port()
-        )
-    };
-    let caddys = folder.path().join("data/sluice");
-    let file = folder.write(
-        "Caddyfile.caddy",
-        site(&format!("storage file_system {}", caddys.display())),
-    );
+/// A site with a certificate of the local CA, kept in `storage`.
+fn local_site(port: u16, storage: &str) -> String {
+    format!(
+        "{{\n\tadmin off\n\thttp_port {}\n\tskip_install_trust\n\t{storage}\n}}\n\
+         https://a.localhost:{port} {{\n\ttls internal\n\trespond hello\n}}\n",
+        free_port()
+    )
+}
+
+/// Runs Caddy with the data folder `data/sluice` until it serves; returns the certificate that it presents.
+fn certificate_of_caddy(program: PathBuf, folder: &Folder, port: u16) -> Vec<u8> {
+    let data = folder.path().join("data/sluice");
+    let storage = format!("storage file_system {}", data.display());
+    let file = folder.write("Caddyfile.caddy", local_site(port, &storage));
     let mut caddy = Command::new(program);
     caddy
         .args(["run", "--adapter", "caddyfile", "--config"])
         .arg(&file)
         .env("HOME", folder.path());
     let caddy = Program::start(&mut caddy, folder.path().join("caddy.log"));
-    let root = caddys.join("pki/authorities/local/root.crt");
+    let root = data.join("pki/authorities/local/root.crt");
     let is_there = || {
-        let client = root.is_file().then(|| trusting_local(&folder))?;
+        let client = root.is_file().then(|| trusting_local(folder))?;
         let wire = connect(&client, port, "a.localhost").ok()?;
         Some(wire.stream_certificate())
     };
-    let shown = until(TIMEOUT, "a certificate of Caddy", is_there, || {
+    until(TIMEOUT, "a certificate of Caddy", is_there, || {
         caddy.output()
-    });
-    drop(caddy);
-    folder.write("Caddyfile.etcd", site(&etcd.option()));
-    let run = |args: &[&str]| {
-        let output = run_to_end(&folder, args);
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{args:?}: {said}");
-        said
+    })
+}
+
+/// Runs a command that must succeed; returns what it prints.
+fn run(folder: &Folder, args: &[&str]) -> String {
+    let output = run_to_end(folder, args);
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{args:?}: {said}");
+    said
+}
+
+#[test]
+#[ignore = "needs etcd and a Caddy: cargo xtask acme"]
+fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
+    let (Some(etcd), Some(program)) = (Etcd::start(), servers::caddy()) else {
+        return;
     };
+    let (folder, port) = (Folder::new(), free_port());
+    let shown = certificate_of_caddy(program, &folder, port);
+    let caddys = folder.path().join("data/sluice");
+    let key = format!("prefix /web\n\t\tencryption_key {}", "a5".repeat(32));
+    let sealed = etcd.option().replace("prefix /web", &key);
+    folder.write("Caddyfile.etcd", local_site(port, &sealed));
     let from = caddys.display().to_string();
-    let migrate = [
-        "storage",
-        "migrate",
-        "--from-folder",
-        &from,
-        "--config",
-        "Caddyfile.etcd",
-    ];
-    let said = run(&migrate);
+    let migrate = ["storage", "migrate", "--from-folder", &from];
+    let migrate = [&migrate[..], &["--config", "Caddyfile.etcd"]].concat();
+    let said = run(&folder, &migrate);
     assert!(
         said.contains("copied ") && !said.contains("copied 0 "),
         "{said}"
     );
     // Again: nothing is left to do.
-    assert!(run(&migrate).contains("copied 0 values"));
-    let listed = run(&["storage", "list", "certificates", "-c", "Caddyfile.etcd"]);
-    assert!(
-        listed.contains("certificates/local/a.localhost/a.localhost.crt\n"),
-        "{listed}"
-    );
+    assert!(run(&folder, &migrate).contains("copied 0 values"));
+    let listed = ["storage", "list", "certificates", "-c", "Caddyfile.etcd"];
+    let crt = "certificates/local/a.localhost/a.localhost.crt";
+    assert!(run(&folder, &listed).contains(&format!("{crt}\n")));
+    // Private keys are of no use to those who can read etcd.
+    let all = text(&etcd.ctl(&["get", "--prefix", "/web/"]).stdout);
+    assert!(all.contains("BEGIN CERTIFICATE") && !all.contains("PRIVATE KEY"));
     let data = Folder::new();
-    let server = Setup::new(&site(&etcd.option()))
+    let server = Setup::new(&local_site(port, &sealed))
         .env("XDG_DATA_HOME", &data.path().display().to_string())
         .start();
     let client = trusting_local(&folder);
@@ -351,19 +354,21 @@ fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
     assert_eq!(wire.stream_certificate(), shown, "{}", server.stderr());
     // Out of etcd into an archive, and back into a folder.
     let archive = folder.path().join("all.tar").display().to_string();
-    run(&["storage", "export", "-c", "Caddyfile.etcd", "-o", &archive]);
-    let copy = folder.path().join("copy");
-    folder.write(
-        "Caddyfile.copy",
-        site(&format!("storage file_system {}", copy.display())),
+    run(
+        &folder,
+        &["storage", "export", "-c", "Caddyfile.etcd", "-o", &archive],
     );
-    run(&["storage", "import", "-c", "Caddyfile.copy", "-i", &archive]);
-    let same = |name: &str| {
+    let copy = folder.path().join("copy");
+    let storage = format!("storage file_system {}", copy.display());
+    folder.write("Caddyfile.copy", local_site(port, &storage));
+    run(
+        &folder,
+        &["storage", "import", "-c", "Caddyfile.copy", "-i", &archive],
+    );
+    for name in ["pki/authorities/local/root.key", crt] {
         let of = |folder: &PathBuf| std::fs::read(folder.join(name)).expect("it is there");
         assert_eq!(of(&caddys), of(&copy), "{name}");
-    };
-    same("pki/authorities/local/root.key");
-    same("certificates/local/a.localhost/a.localhost.key");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Follows what other nodes write to the storage: their certificates are served, their challenges are answered, their
+//! Follows what other nodes write to the storage: their certificates are served, their challenges get a response, their
 //! session ticket keys are used.
 
 use std::collections::BTreeSet;

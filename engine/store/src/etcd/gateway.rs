@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
-use sluice_dns::fetch::{FetchIdentity, FetchKind, FetchOptions, Fetcher, Sent};
+use sluice_dns::fetch::{FetchIdentity, FetchKind, FetchOptions, Fetcher, Sent, Verification};
 use sluice_net::tls::certificates_from_pem;
 use ureq::http::{HeaderValue, Request, Response, Uri};
 
 use super::EtcdOptions;
 use crate::failure::{Fault, StoreError};
 use crate::limits::RESPONSE_BYTES_MAX;
+use crate::tls::TlsVerification;
 
 /// The members of a cluster.
 #[derive(Debug)]
@@ -99,6 +100,10 @@ impl Gateway {
             redirects: 0,
             kind: FetchKind::Direct,
             identity,
+            verification: match options.verification {
+                TlsVerification::Full => Verification::Full,
+                TlsVerification::None => Verification::None,
+            },
             connect_timeout: Some(options.timeout),
             response_bytes_max: RESPONSE_BYTES_MAX,
             ..FetchOptions::default()

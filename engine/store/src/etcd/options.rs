@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::limits::{CALL_TIMEOUT, LEASE_TTL};
+use crate::tls::TlsVerification;
 
 /// Options of an [`EtcdStore`](super::EtcdStore).
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub struct EtcdOptions {
     /// The certificate chain (PEM) that is presented to members, with its private key (PEM). etcd's JSON gateway does
     /// not derive a user from it.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// How far the certificates of members are verified.
+    pub verification: TlsVerification,
     /// The user and its password.
     pub login: Option<(String, String)>,
     /// What the keys begin with, followed by a slash. The leases and the metadata of values have keys that begin with
@@ -33,6 +36,7 @@ impl Default for EtcdOptions {
             endpoints: vec!["http://127.0.0.1:2379".to_owned()],
             ca: None,
             identity: None,
+            verification: TlsVerification::Full,
             login: None,
             prefix: "/sluice".to_owned(),
             timeout: CALL_TIMEOUT,

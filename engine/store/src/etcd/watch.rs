@@ -12,7 +12,9 @@ use super::gateway::stream_error;
 use super::layout::{Event, Metadata, RangeReply, Streamed, WatchReply, encoded};
 use super::{Reading, Shared};
 use crate::failure::{Fault, StoreError};
-use crate::limits::{WATCH_BATCHES_MAX, WATCH_LINE_BYTES_MAX, WATCH_REQUEST_TIME, WRITES_MAX};
+use crate::limits::{
+    WATCH_ATTEMPTS, WATCH_BATCHES_MAX, WATCH_LINE_BYTES_MAX, WATCH_REQUEST_TIME, WRITES_MAX,
+};
 use crate::values::{Change, Value, Version};
 use crate::{Key, Watch};
 
@@ -39,6 +41,7 @@ pub(super) fn begin(shared: &Arc<Shared>, prefix: &Key) -> Result<EtcdWatch, Sto
         prefix: prefix.clone(),
         next_revision: now.header.revision + 1,
         sender,
+        unconfirmed: 0,
         is_dropped: Arc::clone(&is_dropped),
     };
     std::thread::Builder::new()
@@ -92,6 +95,8 @@ struct Follower {
     /// The first revision that was not reported yet.
     next_revision: i64,
     sender: SyncSender<Batch>,
+    /// How many streams in a row have ended before etcd confirmed them.
+    unconfirmed: u32,
     is_dropped: Arc<AtomicBool>,
 }
 
@@ -133,6 +138,10 @@ impl Follower {
         let gateway = &self.shared.gateway;
         let body = match gateway.stream("watch", &request, WATCH_REQUEST_TIME) {
             Ok(body) => body,
+            Err(error) if error.fault == Fault::Away && self.unconfirmed < WATCH_ATTEMPTS => {
+                self.unconfirmed += 1;
+                return End::Again;
+            }
             Err(error) => return End::Failed(error),
         };
         let mut body = BufReader::new(body);
@@ -147,7 +156,11 @@ impl Follower {
                 .read_until(b'\n', &mut line);
             match read {
                 Ok(1..) if line.last() == Some(&b'\n') => {}
-                // A member that takes watches and ends each at once would be asked without end.
+                // A member that takes watches and ends each at once is not asked without end.
+                _ if !is_created && self.unconfirmed < WATCH_ATTEMPTS => {
+                    self.unconfirmed += 1;
+                    return End::Again;
+                }
                 _ if !is_created => {
                     let what = "the watch ended before it began";
                     return End::Failed(self.shared.error(Fault::Away, what));
@@ -159,7 +172,10 @@ impl Follower {
                 _ => return End::Again,
             }
             match self.receive(&line) {
-                Ok(created) => is_created |= created,
+                Ok(created) => {
+                    is_created |= created;
+                    self.unconfirmed = 0;
+                }
                 Err(end) => return end,
             }
         }

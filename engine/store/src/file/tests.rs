@@ -291,7 +291,7 @@ fn the_lock_of_a_dead_process_is_taken_over_by_one() {
             let each: Vec<_> = each.collect();
             each.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        // Whoever came after the first one had ended would get it as well, so all are held until here.
+        // One that came after the first had ended would get it as well, so all are held until here.
         assert_eq!(got.iter().filter(|got| got.is_ok()).count(), 1);
     }
     // An empty file left by a crash is not stale yet.

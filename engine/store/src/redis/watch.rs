@@ -1,7 +1,7 @@
 //! Watches in Redis: messages that each write of ours publishes, notifications of the server where its setting
 //! `notify-keyspace-events` enables them, and a regular look for writes of others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use redis::{Connection, PushKind, Value as Reply, cmd, from_redis_value};
 use super::lease::escaped;
 use super::{Shared, script, scripts};
 use crate::failure::{Fault, StoreError};
+use crate::known::Known;
 use crate::limits::{SCRIPT_KEYS, WRITES_MAX};
 use crate::values::{Change, Reach, Version};
 use crate::{Key, Watch};
@@ -17,26 +18,22 @@ use crate::{Key, Watch};
 /// A subscription to the changes below a prefix.
 pub(super) struct RedisWatch {
     shared: Arc<Shared>,
-    prefix: Key,
     /// The connection with the subscriptions; `None` if the user may not subscribe, and only looks.
     connection: Option<Connection>,
-    /// The versions that the caller knows.
-    known: BTreeMap<Key, Version>,
+    known: Known,
     /// When to look for writes of others.
     next_look: Instant,
 }
 
 pub(super) fn begin(shared: &Arc<Shared>, prefix: &Key) -> Result<RedisWatch, StoreError> {
     let connection = subscribe(shared)?;
-    let mut watch = RedisWatch {
+    let next_look = Instant::now() + shared.poll;
+    Ok(RedisWatch {
         shared: Arc::clone(shared),
-        prefix: prefix.clone(),
         connection,
-        known: BTreeMap::new(),
-        next_look: Instant::now() + shared.poll,
-    };
-    watch.known = watch.versions()?;
-    Ok(watch)
+        known: Known::new(prefix, shared.versions(prefix)?),
+        next_look,
+    })
 }
 
 /// A connection that is subscribed to our channel and to the notifications of the server; `None` if the user may not.
@@ -106,68 +103,46 @@ impl RedisWatch {
 
     /// The keys whose versions differ from what the caller knows.
     fn differing(&self) -> Result<Vec<Key>, StoreError> {
-        let present = self.shared.calls.run(|| self.versions())?;
-        let gone = self.known.keys().filter(|key| !present.contains_key(*key));
-        let gone: Vec<Key> = gone.cloned().collect();
-        let new = present
-            .into_iter()
-            .filter(|(key, version)| self.known.get(key) != Some(version));
-        Ok(gone.into_iter().chain(new.map(|(key, _)| key)).collect())
-    }
-
-    /// The versions of all values that are watched.
-    fn versions(&self) -> Result<BTreeMap<Key, Version>, StoreError> {
         let shared = &self.shared;
-        let (mut names, _) = shared.names(&self.prefix, Reach::All)?;
-        if !self.prefix.as_str().is_empty() {
-            names.push(shared.value_name(&self.prefix));
-        }
-        let mut versions = BTreeMap::new();
-        for part in names.chunks(SCRIPT_KEYS) {
-            let found: Vec<String> = shared
-                .link
-                .call(&script(scripts::VERSIONS, part.iter().cloned()))?;
-            let found = part.iter().zip(found);
-            let found = found.filter(|(_, version)| !version.is_empty());
-            versions.extend(found.filter_map(|(name, version)| {
-                let key = shared.key_of(name)?;
-                Some((key, Version(version)))
-            }));
-        }
-        Ok(versions)
+        let present = shared.calls.run(|| shared.versions(self.known.prefix()))?;
+        Ok(self.known.differing(present))
     }
 
     /// What has changed of `keys`, compared with what the caller knows.
     fn changes(&mut self, keys: Vec<Key>) -> Result<Vec<Change>, StoreError> {
-        let mut seen = BTreeSet::new();
-        let mut keys: Vec<Key> = keys
-            .into_iter()
-            .rev()
-            .filter(|key| self.prefix.covers(key) && seen.insert(key.clone()))
-            .collect();
-        // The last message of a key stands for all.
-        keys.reverse();
+        let keys = self.known.watched(keys.into_iter());
         let mut changes = Vec::new();
         for part in keys.chunks(WRITES_MAX) {
             let names: Vec<&Key> = part.iter().collect();
             let values = self.shared.calls.run(|| self.shared.load_usable(&names))?;
-            for (key, value) in part.iter().zip(values) {
-                let version = value.as_ref().map(|value| value.version.clone());
-                let before = match &version {
-                    Some(version) => self.known.insert(key.clone(), version.clone()),
-                    None => self.known.remove(key),
-                };
-                if before != version {
-                    let key = key.clone();
-                    changes.push(Change { key, value });
-                }
-            }
+            changes.extend(self.known.compare(part.iter().zip(values)));
         }
         Ok(changes)
     }
 }
 
 impl Shared {
+    /// The versions of all values below `prefix`, and of its own.
+    fn versions(&self, prefix: &Key) -> Result<BTreeMap<Key, Version>, StoreError> {
+        let (mut names, _) = self.names(prefix, Reach::All)?;
+        if !prefix.as_str().is_empty() {
+            names.push(self.value_name(prefix));
+        }
+        let mut versions = BTreeMap::new();
+        for part in names.chunks(SCRIPT_KEYS) {
+            let found: Vec<String> = self
+                .link
+                .call(&script(scripts::VERSIONS, part.iter().cloned()))?;
+            let found = part.iter().zip(found);
+            let found = found.filter(|(_, version)| !version.is_empty());
+            versions.extend(found.filter_map(|(name, version)| {
+                let key = self.key_of(name)?;
+                Some((key, Version(version)))
+            }));
+        }
+        Ok(versions)
+    }
+
     /// The keys in a message: those that a write of ours lists, or the one that a notification is about.
     fn keys_in(&self, message: Reply) -> Vec<Key> {
         let Reply::Push { kind, data } = message else {

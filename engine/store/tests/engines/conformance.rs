@@ -15,6 +15,7 @@ pub fn run(a: &dyn Store, b: &dyn Store) {
     values_are_shared(a, b);
     writes_are_made_together_or_not_at_all(a, b);
     a_stale_version_is_refused(a, b);
+    no_swap_is_lost(a, b);
     lists_are_sorted_and_bounded_by_their_prefix(a, b);
     a_lease_has_one_holder(a, b);
     a_broken_lease_guards_no_write(a, b);
@@ -91,6 +92,34 @@ fn a_stale_version_is_refused(a: &dyn Store, b: &dyn Store) {
     a.save(&[Write::Delete(&name)], Guard::Always).unwrap();
     let gone = a.save(&[Write::Put(&name, b"3")], unchanged).unwrap_err();
     assert_eq!(gone.fault, Fault::Refused);
+}
+
+/// Counts on both nodes at once: each reads a number and writes the next, unless the other was faster.
+fn no_swap_is_lost(a: &dyn Store, b: &dyn Store) {
+    const EACH: u32 = 20;
+    put(a, "c/counter", "0");
+    let name = key("c/counter");
+    let count = |store: &dyn Store| {
+        for _ in 0..EACH {
+            loop {
+                let value = load(store, "c/counter").unwrap();
+                let number: u32 = String::from_utf8(value.bytes).unwrap().parse().unwrap();
+                let next = (number + 1).to_string();
+                let write = [Write::Put(&name, next.as_bytes())];
+                match store.save(&write, Guard::Unchanged(&name, Some(&value.version))) {
+                    Ok(()) => break,
+                    Err(error) => assert_eq!(error.fault, Fault::Refused, "{error}"),
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| count(b));
+        count(a);
+        other.join().unwrap();
+    });
+    let counted = text(a, "c/counter");
+    assert_eq!(counted, Some((2 * EACH).to_string()));
 }
 
 fn lists_are_sorted_and_bounded_by_their_prefix(a: &dyn Store, b: &dyn Store) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use sluice_store::etcd::{EtcdOptions, EtcdStore};
-use sluice_store::{Entry, Fault, Guard, Key, Reach, Store, Write};
+use sluice_store::{Entry, Fault, Guard, Key, Reach, Store, TlsVerification, Write};
 
 use crate::conformance;
 use crate::servers::certificates::certificates;
@@ -215,6 +215,12 @@ fn etcd_members_and_clients_show_certificates() {
     };
     let error = put(&EtcdStore::open(&untrusted).unwrap(), "a", "3").unwrap_err();
     assert!(error.what.contains("UnknownIssuer"), "{error}");
+    let any = EtcdOptions {
+        ca: None,
+        verification: TlsVerification::None,
+        ..options.clone()
+    };
+    put(&EtcdStore::open(&any).unwrap(), "a", "3").unwrap();
     let mixed = EtcdOptions {
         identity: Some((pem("ca.pem"), pem("leaf.key"))),
         ..options
@@ -309,4 +315,59 @@ fn etcd_goes_on_without_its_leader_and_reads_without_a_quorum() {
     let describe = || format!("{:?}", put(&store, "a", "4"));
     eventually("a write", || put(&store, "a", "4").is_ok(), describe);
     assert_eq!(text(&store, "a").as_deref(), Some("4"));
+}
+
+#[test]
+fn etcd_may_be_slow_silent_or_cut_off() {
+    let Some(mut cluster) = Cluster::start(1, &[]) else {
+        return;
+    };
+    let direct = cluster.store();
+    let options = cluster.options();
+    let open = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let options = EtcdOptions {
+            endpoints: vec![format!("http://127.0.0.1:{port}")],
+            timeout,
+            lease_ttl: SHORT_LEASE,
+            ..options.clone()
+        };
+        Box::new(EtcdStore::open(&options).unwrap())
+    };
+    crate::faults::check("etcd", cluster.members[0].port(), &direct, &open);
+    // With a second way the call that was cut is made again, and knows what it did before.
+    let two = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let through = format!("http://127.0.0.1:{port}");
+        let options = EtcdOptions {
+            endpoints: vec![through, cluster.members[0].url()],
+            timeout,
+            ..options.clone()
+        };
+        Box::new(EtcdStore::open(&options).unwrap())
+    };
+    let proxy = crate::servers::proxy::Proxy::new(cluster.members[0].port());
+    let lost = crate::faults::nothing_is_torn_by_a_cut("etcd, two ways", &proxy, &direct, &two);
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn etcd_that_is_full_is_read_and_emptied() {
+    let Some(mut cluster) = Cluster::start(1, &["--quota-backend-bytes=2000000"]) else {
+        return;
+    };
+    let store = cluster.store();
+    put(&store, "small", "1").unwrap();
+    let name = key("large");
+    let large = vec![b'x'; 500_000];
+    let full = (0..20).find_map(|_| {
+        let written = store.save(&[Write::Put(&name, &large)], Guard::Always);
+        written.err()
+    });
+    let error = full.expect("twenty times half a megabyte is too much");
+    assert_eq!(error.fault, Fault::ReadOnly, "{error}");
+    assert_eq!(
+        put(&store, "small", "2").unwrap_err().fault,
+        Fault::ReadOnly
+    );
+    assert_eq!(text(&store, "small").as_deref(), Some("1"));
+    store.save(&[Write::Delete(&name)], Guard::Always).unwrap();
 }

@@ -9,8 +9,11 @@ mod abilities;
 mod conformance;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod faults;
 #[path = "../../../../tests/support/ports.rs"]
 mod ports;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod servers;
@@ -24,6 +27,7 @@ mod wait;
 
 use sluice_store::FileStore;
 use sluice_store::memory::MemoryStore;
+use sluice_store::sealed::{SealKey, SealScope, SealedStore};
 
 #[test]
 fn memory_keeps_the_contract() {
@@ -38,4 +42,14 @@ fn files_keep_the_contract() {
     let node = || FileStore::new(&folder);
     conformance::run(&node(), &node());
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn sealed_stores_keep_the_contract() {
+    let store = MemoryStore::new();
+    let sealed = || {
+        let keys = vec![SealKey::new(&[1; 32])];
+        SealedStore::new(Box::new(store.clone()), keys, SealScope::Secrets).unwrap()
+    };
+    conformance::run(&sealed(), &sealed());
 }

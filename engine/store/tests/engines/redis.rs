@@ -435,3 +435,20 @@ fn redis_master_is_found_by_sentinels() {
     );
     assert_eq!(second.cli(&["EXISTS", "caddy/a"]), "1\n");
 }
+
+#[test]
+fn redis_may_be_slow_silent_or_cut_off() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let open = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let options = RedisOptions {
+            servers: RedisServers::Single("127.0.0.1".to_owned(), port),
+            timeout,
+            lease_ttl: SHORT_LEASE,
+            ..server.options()
+        };
+        Box::new(RedisStore::open(&options).unwrap())
+    };
+    crate::faults::check("redis", server.port, &server.store(), &open);
+}

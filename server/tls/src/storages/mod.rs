@@ -1,5 +1,6 @@
 //! Where certificates and other lasting things are kept: a folder, or an engine that several nodes share.
 
+mod postgres;
 mod redis;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,9 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 use sluice_store::etcd::{EtcdOptions, EtcdStore};
 use sluice_store::file::COPIES;
+use sluice_store::postgres::PostgresStore;
 use sluice_store::redis::RedisStore;
+use sluice_store::sealed::{SealKey, SealScope, SealedStore};
 use sluice_store::{FileStore, LocalCopy, Store, StoreError};
 
 /// The storage of the whole server: that of the configuration, or the folder `data_dir`.
@@ -30,16 +33,17 @@ pub fn open(module: Option<&Module>, data_dir: &Path) -> Result<Storage, Refusal
 /// # Errors
 /// Like [`open`].
 pub fn own(module: &Module, data_dir: &Path) -> Result<Option<Storage>, Refusal> {
-    let engine = match module {
+    let (store, seal_keys) = match module {
         Module::FileSystem(storage) if storage.root.is_empty() => return Ok(None),
         Module::FileSystem(storage) => {
             return Ok(Some(Storage::new(PathBuf::from(&storage.root))));
         }
-        other => engine(other)?,
+        other => connected(other)?,
     };
-    let copy = FileStore::new(data_dir.join(COPIES).join(copy_name(engine.place())));
-    let store = LocalCopy::new(engine, copy);
-    Ok(Some(Storage::shared(Arc::new(store))))
+    let copy = FileStore::new(data_dir.join(COPIES).join(copy_name(store.place())));
+    // The copy has what the engine has, so it is encrypted if that is.
+    let store = LocalCopy::new(Arc::from(store), copy);
+    Ok(Some(Storage::shared(sealed(Box::new(store), seal_keys)?)))
 }
 
 /// The default folder of the user that the process runs as.
@@ -54,19 +58,80 @@ pub(crate) fn user_folder() -> PathBuf {
 pub fn engine(module: &Module) -> Result<Arc<dyn Store>, Refusal> {
     match module {
         Module::FileSystem(storage) => Ok(Arc::new(FileStore::new(&storage.root))),
+        other => {
+            let (store, seal_keys) = connected(other)?;
+            sealed(store, seal_keys)
+        }
+    }
+}
+
+/// A store on an engine, and the keys that its secrets are to be encrypted with.
+fn connected(module: &Module) -> Result<(Box<dyn Store>, Vec<SealKey>), Refusal> {
+    Ok(match module {
         Module::Etcd(etcd) => {
+            let keys = seal_keys(&etcd.encryption_key, &etcd.encryption_key_file)?;
             let opened = EtcdStore::open(&etcd_options(etcd)?).map_err(refused)?;
-            Ok(Arc::new(opened))
+            (Box::new(opened), keys)
         }
         Module::Redis(redis) => {
             let opened = RedisStore::open(&redis::options(redis)?).map_err(refused)?;
-            Ok(Arc::new(opened))
+            // Its own encryption is that of the plugin.
+            (Box::new(opened), Vec::new())
         }
-        other @ (Module::Postgres(_) | Module::Other(_)) => Err(Refusal::not_yet(
-            &format!("storage `{}`", other.module()),
-            "use `storage file_system`, `storage etcd` or `storage redis`",
-        )),
+        Module::Postgres(postgres) => {
+            let keys = seal_keys(&postgres.encryption_key, &postgres.encryption_key_file)?;
+            let options = postgres::options(postgres)?;
+            let opened = PostgresStore::open(&options).map_err(refused)?;
+            (Box::new(opened), keys)
+        }
+        other @ (Module::FileSystem(_) | Module::Other(_)) => {
+            return Err(Refusal::not_yet(
+                &format!("storage `{}`", other.module()),
+                "there are `file_system`, `etcd`, `redis` and `postgres`",
+            ));
+        }
+    })
+}
+
+/// The store with its secrets encrypted, if there are keys.
+fn sealed(store: Box<dyn Store>, keys: Vec<SealKey>) -> Result<Arc<dyn Store>, Refusal> {
+    if keys.is_empty() {
+        return Ok(Arc::from(store));
     }
+    let store = SealedStore::new(store, keys, SealScope::Secrets).map_err(refused)?;
+    Ok(Arc::new(store))
+}
+
+/// The keys of `encryption_key`, or of each line of `encryption_key_file`.
+fn seal_keys(given: &str, path: &str) -> Result<Vec<SealKey>, Refusal> {
+    let given = expanded("encryption_key", given)?;
+    let text = match (file("encryption_key_file", path)?, given.as_str()) {
+        (None, "") => return Ok(Vec::new()),
+        (None, _) => return Ok(vec![seal_key("encryption_key", given.as_bytes())?]),
+        (Some(text), "") => text,
+        (Some(_), _) => {
+            let what =
+                "`encryption_key` and `encryption_key_file` of a storage exclude one another";
+            return Err(Refusal::new(what));
+        }
+    };
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let keys = lines.filter(|line| !line.is_empty());
+    let keys = keys.map(|line| seal_key("encryption_key_file", line));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    match keys.is_empty() {
+        true => Err(Refusal::new(
+            "`encryption_key_file` of a storage has no key",
+        )),
+        false => Ok(keys),
+    }
+}
+
+fn seal_key(name: &str, text: &[u8]) -> Result<SealKey, Refusal> {
+    SealKey::parse(text).map_err(|_| {
+        Refusal::new(format!("`{name}` of a storage is not a key"))
+            .with_help("32 characters, or 64 hexadecimal digits: `openssl rand -hex 32`")
+    })
 }
 
 fn refused(error: StoreError) -> Refusal {
@@ -83,12 +148,9 @@ fn etcd_options(etcd: &EtcdStorage) -> Result<EtcdOptions, Refusal> {
         tls_cert,
         tls_key,
         timeout,
-        encryption_key,
-        encryption_key_file,
+        encryption_key: _,
+        encryption_key_file: _,
     } = etcd;
-    if !encryption_key.is_empty() || !encryption_key_file.is_empty() {
-        return Err(Refusal::not_yet("encryption of a storage", "remove it"));
-    }
     let usual = EtcdOptions::default();
     let is_secure = !tls_ca.is_empty() || !tls_cert.is_empty();
     let endpoint = |text: &String| {
@@ -132,6 +194,7 @@ fn etcd_options(etcd: &EtcdStorage) -> Result<EtcdOptions, Refusal> {
             false => prefix,
         },
         timeout: given(*timeout).unwrap_or(usual.timeout),
+        verification: usual.verification,
         lease_ttl: usual.lease_ttl,
     })
 }
@@ -224,10 +287,28 @@ mod tests {
             r#"{"module":"consul"}"#,
             r#"{"module":"etcd","endpoints":["ftp://x"]}"#,
             r#"{"module":"etcd","endpoints":["x"],"tls_cert":"/nonexistent"}"#,
-            r#"{"module":"etcd","endpoints":["x"],"encryption_key":"k"}"#,
+            r#"{"module":"etcd","endpoints":["x"],"encryption_key":"short"}"#,
         ] {
             assert!(open(Some(&module(bad)), folder).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn keys_are_one_or_several_and_in_no_message() {
+        let hex = "ab".repeat(32);
+        assert_eq!(seal_keys(&hex, "").unwrap().len(), 1);
+        let name = format!("sluice-storage-keys-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, format!("{hex}\n\n{}\n", "cd".repeat(32))).unwrap();
+        let shown = path.display().to_string();
+        assert_eq!(seal_keys("", &shown).unwrap().len(), 2);
+        assert!(seal_keys(&hex, &shown).is_err());
+        std::fs::write(&path, "\n").unwrap();
+        assert!(seal_keys("", &shown).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(seal_keys("", "").unwrap().is_empty());
+        let refusal = seal_keys("hush", "").err().unwrap().to_string();
+        assert!(!refusal.contains("hush"), "{refusal}");
     }
 
     #[test]

@@ -103,6 +103,10 @@ impl Member {
         format!("{scheme}://127.0.0.1:{}", self.port)
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn kill(&mut self) {
         self.engine.kill();
     }

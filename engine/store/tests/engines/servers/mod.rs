@@ -3,6 +3,9 @@
 pub mod certificates;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod proxy;
 #[cfg(feature = "redis")]
 pub mod redis;
 
@@ -19,6 +22,8 @@ pub fn open(engine: &str, place: &str) -> Box<dyn Store> {
     match engine {
         #[cfg(feature = "etcd")]
         "etcd" => Box::new(etcd::open(place)),
+        #[cfg(feature = "postgres")]
+        "postgres" => Box::new(postgres::open(place)),
         #[cfg(feature = "redis")]
         "redis" => Box::new(redis::open(place)),
         _ => panic!("{engine} at {place}"),
