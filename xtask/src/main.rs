@@ -2,6 +2,7 @@
 
 mod attacks;
 mod check;
+mod cost;
 mod fresh;
 #[allow(dead_code, reason = "the tests that generate the tables use the rest")]
 mod proofs;
@@ -45,6 +46,8 @@ slower kinds, which install what they need below target/; exit status 3 if that 
 
 to measure with:
   sites <count>  prints a Caddyfile with so many sites
+  cost [kind…]   instructions, allocations and system calls per request, beside the committed ones (xtask/costs.toml;
+                 BLESS=1 replaces them). Measures target/release/sluice, which it builds, or $SLUICE_BIN; needs valgrind
 ";
 
 fn main() -> ExitCode {
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
             Ok(count) => sites::print(count),
             Err(_) => return usage(),
         },
+        ["cost", ref kinds @ ..] => cost::print(&root, kinds),
         ["fuzz"] => check::fuzz(&root, 60),
         ["fuzz", seconds] => match seconds.parse() {
             Ok(seconds) => check::fuzz(&root, seconds),

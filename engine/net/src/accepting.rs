@@ -66,7 +66,7 @@ pub(crate) async fn admit<S: Service>(
     if slot.binding().wrapper.is_some() {
         tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
     } else {
-        let ends = (remote, stream.local_addr());
+        let ends = (remote, stream.local_end());
         let mut connection = Connection::new(stream, ends, slot, shared, open);
         // Called inside the async block: a future holds an argument passed by value twice, and this is most of an idle
         // connection.

@@ -2,8 +2,9 @@
 //! a replaced configuration when its time is over. Connections report when they begin and end requests.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Weak;
+
+use slab::Slab;
 
 /// A connection of a worker.
 pub trait Outliving {
@@ -15,22 +16,18 @@ pub trait Outliving {
 #[derive(Default)]
 pub struct Retirement {
     generation: Cell<u32>,
-    all: RefCell<HashMap<u64, Weak<dyn Outliving>>>,
-    last: Cell<u64>,
+    all: RefCell<Slab<Weak<dyn Outliving>>>,
 }
 
 impl Retirement {
-    /// Adds a connection; returns its number.
-    pub fn add(&self, connection: Weak<dyn Outliving>) -> u64 {
-        let number = self.last.get() + 1;
-        self.last.set(number);
-        self.all.borrow_mut().insert(number, connection);
-        number
+    /// Adds a connection; returns its number, which is free again once it is removed.
+    pub fn add(&self, connection: Weak<dyn Outliving>) -> usize {
+        self.all.borrow_mut().insert(connection)
     }
 
-    /// Removes a connection.
-    pub fn remove(&self, number: u64) {
-        self.all.borrow_mut().remove(&number);
+    /// Removes the connection with this number.
+    pub fn remove(&self, number: usize) {
+        self.all.borrow_mut().try_remove(number);
     }
 
     /// The number of the current configuration.
@@ -46,7 +43,12 @@ impl Retirement {
 
     /// Closes all connections with requests that began before configuration `generation`.
     pub(crate) fn close_older(&self, generation: u32) {
-        let all: Vec<_> = self.all.borrow().values().cloned().collect();
+        let all: Vec<_> = self
+            .all
+            .borrow()
+            .iter()
+            .map(|(_, one)| one.clone())
+            .collect();
         for connection in all.iter().filter_map(Weak::upgrade) {
             connection.close_if_older(generation);
         }

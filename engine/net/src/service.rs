@@ -102,6 +102,8 @@ pub struct Came {
     pub head_time: Duration,
     /// Size of the head in bytes; 0 if unknown.
     pub head_bytes: usize,
+    /// Whether the client announced that it sends nothing after it. HTTP/1 only.
+    pub is_last: bool,
 }
 
 /// A request and its response in progress.
@@ -359,6 +361,8 @@ pub enum Lingering {
     Never,
     /// If the client has sent data that is still unread.
     Unread,
+    /// Unless the client announced that it sends nothing more, and its request has no content.
+    Unannounced,
     /// Always.
     Always,
 }
@@ -366,7 +370,7 @@ pub enum Lingering {
 impl Default for Linger {
     fn default() -> Self {
         Linger {
-            when: Lingering::Always,
+            when: Lingering::Unannounced,
             time: crate::limits::LINGER,
             pause: crate::limits::LINGER,
             bytes_max: crate::limits::LINGER_BYTES_MAX,

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use sluice_message::LocalEnd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -30,6 +31,14 @@ impl Stream {
             Stream::Tcp(socket) => socket.local_addr().ok().map(canonical),
             Stream::Unix(_) => None,
             Stream::Tls(tls) => tls.local_addr(),
+        }
+    }
+
+    /// Our own end, which is asked for when it is needed.
+    pub(crate) fn local_end(&self) -> LocalEnd {
+        match self.tcp_socket() {
+            Some(socket) => LocalEnd::of_socket(socket, sys::local_address::local_address),
+            None => LocalEnd::default(),
         }
     }
 

@@ -4,13 +4,13 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_message::{ConnFacts, ConnInfo, Moment, Remote};
+use sluice_message::{ConnFacts, ConnInfo, LocalEnd, Moment, Remote};
 use sluice_policy::memory::Pressure;
 
 use crate::buffers::Buffers;
@@ -64,7 +64,7 @@ pub struct Worker {
     pub retirement: Retirement,
     /// When the process will start to shut down, if that is known.
     pub stop_at: Cell<Option<Moment>>,
-    locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<OwnHash>>>,
 }
 
 /// Counters of one worker since its start, readable by all threads; on cache lines of their own.
@@ -220,7 +220,7 @@ impl Worker {
     }
 
     /// The facts of a new connection between these ends, with the next number of the worker's connections.
-    pub fn new_connection(&self, (remote, local): (Remote, Option<SocketAddr>)) -> ConnInfo {
+    pub fn new_connection(&self, (remote, local): (Remote, LocalEnd)) -> ConnInfo {
         self.connections.set(self.connections.get() + 1);
         ConnInfo {
             remote,
@@ -385,4 +385,23 @@ impl Drop for Entered {
 /// The maximum number of open files of this process.
 pub fn open_files_max() -> io::Result<u64> {
     crate::sys::limits::open_files()
+}
+/// The hash of a `TypeId`: it is one already.
+#[derive(Default)]
+struct OwnHash(u64);
+
+impl Hasher for OwnHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
 }

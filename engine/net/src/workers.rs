@@ -479,11 +479,7 @@ async fn run<S: Service>(
     mut inbox: mpsc::Receiver<Command<S>>,
 ) {
     let giver = tokio::task::spawn_local(worker.handshakes.clone().give_turns());
-    let shared = Rc::new(Shared {
-        worker,
-        limit,
-        exchanges: RefCell::new(Vec::new()),
-    });
+    let shared = Rc::new(Shared::new(worker, limit));
     let sweeper = tokio::task::spawn_local(sweep(shared.clone()));
     let running = Running {
         shared,

@@ -25,12 +25,62 @@ pub enum Remote {
 pub struct ConnInfo {
     /// The client: the peer of the socket, or the source address that the PROXY protocol gives.
     pub remote: Remote,
-    /// Our own end; `None` on a unix socket.
-    pub local: Option<SocketAddr>,
+    /// Our own end.
+    pub local: LocalEnd,
     /// The TLS session; `None` on a plain connection.
     pub tls: Option<Box<TlsInfo>>,
     /// Details that few users need.
     pub facts: ConnFacts,
+}
+
+/// Our own end of a connection. Few requests need it, so the operating system may be asked only then.
+#[derive(Clone, Debug, Default)]
+pub struct LocalEnd {
+    address: Cell<Option<SocketAddr>>,
+    unasked: Cell<Option<Socket>>,
+}
+
+/// A socket, and how its own address is found.
+#[derive(Clone, Copy, Debug)]
+struct Socket {
+    descriptor: i32,
+    address: fn(i32) -> Option<SocketAddr>,
+}
+
+impl LocalEnd {
+    /// The end of the open socket `descriptor`. `address` asks the operating system; it is called at most once, and not
+    /// after [`LocalEnd::settle`].
+    pub fn of_socket(descriptor: i32, address: fn(i32) -> Option<SocketAddr>) -> LocalEnd {
+        LocalEnd {
+            address: Cell::new(None),
+            unasked: Cell::new(Some(Socket {
+                descriptor,
+                address,
+            })),
+        }
+    }
+
+    /// The address; `None` on a unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.settle();
+        self.address.get()
+    }
+
+    /// Finds the address now, because the socket is about to be closed and its descriptor may become that of another.
+    pub fn settle(&self) {
+        if let Some(socket) = self.unasked.take() {
+            self.address.set((socket.address)(socket.descriptor));
+        }
+    }
+}
+
+impl From<Option<SocketAddr>> for LocalEnd {
+    fn from(address: Option<SocketAddr>) -> LocalEnd {
+        LocalEnd {
+            address: Cell::new(address),
+            unasked: Cell::new(None),
+        }
+    }
 }
 
 /// Rarely needed facts about a connection.

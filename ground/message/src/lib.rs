@@ -31,7 +31,8 @@ pub mod structured;
 pub mod uri;
 
 pub use conn::{
-    ConnFacts, ConnInfo, Early, IpText, Judged, Offered, ProxiedAddresses, Remote, TlsInfo,
+    ConnFacts, ConnInfo, Early, IpText, Judged, LocalEnd, Offered, ProxiedAddresses, Remote,
+    TlsInfo,
 };
 pub use fields::{Field, Fields, FixedField, Unfit};
 pub use head::{RequestHead, ResponseHead, Scheme, UnknownLength, Version};

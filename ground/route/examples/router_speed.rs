@@ -76,7 +76,7 @@ fn find(index: &RouteIndex, routes: &[MatcherSets], head: &RequestHead) -> Optio
 fn is_met(route: &MatcherSets, head: &RequestHead) -> bool {
     let conn = ConnInfo {
         remote: Remote::Unix,
-        local: None,
+        local: None.into(),
         tls: None,
         facts: Default::default(),
     };

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 use core::fmt::Write;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sluice_message::uri::{decode_percent, encode_query};
 use sluice_message::{ConnInfo, FieldId, Fields, Method, Remote, RequestHead, TlsInfo, Version};
@@ -69,13 +69,9 @@ impl Values for RequestValues<'_> {
                     push_network(ip, *v4_bits, *v6_bits, out);
                 }
             }
-            Key::Local => self.conn.local.iter().for_each(|addr| push(out, addr)),
-            Key::LocalHost => self.conn.local.iter().for_each(|addr| push(out, addr.ip())),
-            Key::LocalPort => self
-                .conn
-                .local
-                .iter()
-                .for_each(|addr| push(out, addr.port())),
+            Key::Local => self.local().iter().for_each(|addr| push(out, addr)),
+            Key::LocalHost => self.local().iter().for_each(|addr| push(out, addr.ip())),
+            Key::LocalPort => self.local().iter().for_each(|addr| push(out, addr.port())),
             Key::Tls(key) => return tls_value(self.conn.tls.as_deref(), *key, out),
             Key::Var(name) if name.as_ref() == "client_ip" => {
                 self.client_ip
@@ -144,6 +140,10 @@ impl RequestValues<'_> {
 
     fn query(&self) -> &[u8] {
         self.head.uri.query().unwrap_or_default()
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        self.conn.local.address()
     }
 
     fn remote_ip(&self) -> Option<IpAddr> {

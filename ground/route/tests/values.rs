@@ -103,7 +103,7 @@ fn the_connection_has_its_placeholders() {
     assert_eq!(expand(&request, "{http.request.remote.host/0}"), "::/0");
     assert_eq!(expand(&request, "{http.request.remote.host/129}"), "");
     request.conn.remote = Remote::Unix;
-    request.conn.local = None;
+    request.conn.local = None.into();
     assert_eq!(expand(&request, &text.replace(' ', "")), "");
     request.conn.tls = Some(Box::new(TlsInfo {
         version: "tls1.3",

@@ -65,6 +65,10 @@ pub const LISTING_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// megabyte, so this limits them to about 256 MB per worker regardless of the number of clients.
 pub const ENCODERS_MAX: usize = 256;
 
+/// Compressors for gzip that a worker keeps for later responses, each of about 270 KB. Responses of files and of fast
+/// upstreams are compressed one after another, so one is enough for most of them.
+pub const GZIP_KEPT_MAX: usize = 2;
+
 /// Bodies up to this size are compressed in one go, so that `Content-Length` is known.
 pub const ENCODE_AT_ONCE_BYTES_MAX: u64 = 64 * 1024;
 

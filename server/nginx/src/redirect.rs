@@ -48,7 +48,7 @@ impl Naming {
         let mut out = Vec::with_capacity(target.len() + 32);
         let is_tls = exchange.conn.tls.is_some();
         out.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
-        let local = exchange.conn.local;
+        let local = exchange.conn.local.address();
         match (self.name.is_empty(), exchange.req.host.is_empty()) {
             (false, _) => out.extend_from_slice(self.name.as_bytes()),
             (true, false) if exchange.req.host.contains(&b':') => {

@@ -153,7 +153,7 @@ impl Settings {
         let numbers = match self.mode {
             Mode::One => [self.service.unwrap_or(0), now, start, last].map(u32::to_ne_bytes),
             Mode::Two | Mode::Log => {
-                let local = exchange.conn.local.map(|local| local.ip());
+                let local = exchange.conn.local.address().map(|local| local.ip());
                 let service = self.service.unwrap_or_else(|| match local {
                     Some(IpAddr::V4(ip)) => u32::from(ip),
                     Some(IpAddr::V6(ip)) => (u128::from(ip) & 0xffff_ffff) as u32,

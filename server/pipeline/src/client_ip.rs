@@ -153,7 +153,7 @@ mod tests {
         let remote = Remote::Ip(format!("{peer}:1").parse().unwrap());
         let conn = ConnInfo {
             remote,
-            local: None,
+            local: None.into(),
             tls: None,
             facts: Default::default(),
         };
@@ -187,7 +187,7 @@ mod tests {
             let proxies = TrustedProxies::build(&server).unwrap().unwrap();
             let conn = ConnInfo {
                 remote: Remote::Ip("10.0.0.1:1".parse().unwrap()),
-                local: None,
+                local: None.into(),
                 tls: None,
                 facts: Default::default(),
             };

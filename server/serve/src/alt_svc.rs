@@ -41,7 +41,7 @@ impl AltSvc {
         if self.offers.is_empty() || exchange.req.version >= Version::Http3 {
             return;
         }
-        let local = exchange.conn.local.map(|addr| addr.port());
+        let local = exchange.conn.local.address().map(|addr| addr.port());
         let offer = self.offers.iter().find(|offer| Some(offer.port) == local);
         let Some(offer) = offer.filter(|offer| offer.bound.iter().any(Bound::is_set)) else {
             return;

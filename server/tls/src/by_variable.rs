@@ -154,7 +154,7 @@ fn connection(server_name: Option<&str>, ends: Ends) -> ConnInfo {
             Some(ip) => Remote::Ip(SocketAddr::new(ip, 0)),
             None => Remote::Unix,
         },
-        local: ends.local.map(|ip| SocketAddr::new(ip, 0)),
+        local: ends.local.map(|ip| SocketAddr::new(ip, 0)).into(),
         tls: Some(Box::new(TlsInfo {
             server_name: server_name.unwrap_or_default().to_ascii_lowercase(),
             ..TlsInfo::default()

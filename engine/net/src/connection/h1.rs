@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sluice_message::Status;
+use sluice_message::{Method, Status};
 use sluice_wire::h1::{
     self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFault, RequestFraming,
 };
@@ -22,8 +22,8 @@ use crate::failure::Failure;
 use crate::interims::Interim;
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
 use crate::service::{
-    Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
-    StatusLine,
+    Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Refused, Service,
+    Settings, Slow, StatusLine,
 };
 use crate::tunnel::{self, RequestEnd, Tunnel};
 
@@ -102,7 +102,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Serves one request. Then sets how long the connection waits for the next one, or how it closes.
+    /// Serves one request.
     async fn serve_next(&mut self, linger: &mut Linger) -> Next {
         self.head_wait = HeadWait::Nothing;
         let is_pipelined = !self.is_new && !self.link.input.borrow().is_empty();
@@ -130,6 +130,7 @@ impl<S: Service> Connection<S> {
             }
             Awaited::Head(framing, length) => {
                 exchange.came.head_bytes = length;
+                exchange.came.is_last = is_last(&framing, &exchange.req.method);
                 self.begin(&mut exchange, framing, settings);
                 let service = &*binding.service;
                 let responded =
@@ -160,15 +161,8 @@ impl<S: Service> Connection<S> {
             }
             Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut exchange, None)).await,
         };
-        match next {
-            Next::Reuse => {
-                let limits = binding.service.client_limits(&exchange);
-                let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
-                self.link.rest_until_next(most, least);
-            }
-            Next::Linger => *linger = binding.service.client_limits(&exchange).linger,
-            Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
-        }
+        let limits = binding.service.client_limits(&exchange);
+        let next = self.rest(next, limits, exchange.came.is_last, linger);
         binding.service.reset(&mut exchange.context);
         exchange.body = RequestBody::None;
         self.shared.give_back(exchange);
@@ -297,6 +291,26 @@ impl<S: Service> Connection<S> {
         Sending::new(&self.link, timeouts, announced, exchange, body)
     }
 
+    /// Sets how long the connection waits for the next request, or how it closes: at once if the client sends nothing
+    /// more, since then nothing is lost. Closing resets the connection if input is unread, and TLS has an end of its own.
+    fn rest(&self, next: Next, limits: &ClientLimits, was_last: bool, linger: &mut Linger) -> Next {
+        match next {
+            Next::Reuse => {
+                let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
+                self.link.rest_until_next(most, least);
+            }
+            Next::Linger => {
+                *linger = limits.linger;
+                let is_silent = was_last && self.link.input.borrow().is_empty();
+                if is_silent && linger.when != Lingering::Always && !self.is_secure() {
+                    return Next::Drop;
+                }
+            }
+            Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
+        }
+        next
+    }
+
     fn is_body_finished(&self) -> bool {
         matches!(*self.link.body.borrow(), BodyState::Finished)
     }
@@ -386,6 +400,14 @@ fn first_line(input: &[u8]) -> Vec<u8> {
     let end = line.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
     let end = end.unwrap_or(line.len()).min(REFUSED_LINE_BYTES_MAX);
     line[..end].to_vec()
+}
+
+/// Whether the client announced that nothing follows this head. With other methods, clients of HTTP/1.0 may send content
+/// without its length.
+fn is_last(framing: &RequestFraming, method: &Method) -> bool {
+    framing.keep_alive == KeepAlive::Close
+        && framing.body == BodyFraming::None
+        && matches!(method, Method::Get | Method::Head)
 }
 
 /// How many bytes of a head are valid, in whole lines: the lines before the faulty one, or those that arrived in time.

@@ -21,8 +21,12 @@ pub(super) async fn close(link: &Link, linger: Linger) {
             let is_whole = matches!(*link.body.borrow(), BodyState::Finished);
             !is_whole || !link.input.borrow().is_empty() || link.stream.borrow().has_arrived()
         }
-        Lingering::Always => true,
+        Lingering::Unannounced | Lingering::Always => true,
     };
+    if !waits && !matches!(*link.stream.borrow(), Stream::Tls(_)) {
+        // Closing sends the FIN as well.
+        return link.give_back_input();
+    }
     let mut thrown_away = 0;
     let mut shut_down = false;
     poll_fn(|cx| {
@@ -49,8 +53,7 @@ pub(super) async fn close(link: &Link, linger: Linger) {
         }
     })
     .await;
-    link.input.borrow_mut().clear();
-    link.rest();
+    link.give_back_input();
 }
 
 /// Makes the kernel discard all data of a connection and reset it when it is closed.

@@ -13,10 +13,9 @@ mod serve_response;
 mod shared;
 mod wrapped_connection;
 
-use sluice_message::{ConnInfo, Moment, ProxiedAddresses, Remote};
+use sluice_message::{ConnInfo, LocalEnd, Moment, ProxiedAddresses, Remote};
 use sluice_wire::h1::RequestDecoder;
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -55,7 +54,7 @@ pub(crate) struct Link {
     /// The requests in progress.
     pub(crate) requests: InProgress,
     /// Its number among the connections of the worker.
-    number: Cell<u64>,
+    number: Cell<usize>,
     pub(crate) worker: Rc<Worker>,
 }
 
@@ -160,6 +159,12 @@ impl Link {
         self.timer.set_idle(&self.worker.clock, most, least);
     }
 
+    /// Frees the input buffer with what it holds.
+    fn give_back_input(&self) {
+        self.input.borrow_mut().clear();
+        self.rest();
+    }
+
     /// Frees the input buffer while it is empty.
     fn rest(&self) {
         let mut input = self.input.borrow_mut();
@@ -198,7 +203,7 @@ impl<S: Service> Connection<S> {
     /// long.
     pub(crate) fn new(
         stream: Stream,
-        (remote, local): (Remote, Option<SocketAddr>),
+        (remote, local): (Remote, LocalEnd),
         slot: Rc<Slot<S>>,
         shared: Rc<Shared<S>>,
         open: Open,
@@ -207,7 +212,7 @@ impl<S: Service> Connection<S> {
             Some(acceptor) => Stream::Tls(Box::new(TlsStream::server(
                 stream,
                 acceptor.accept_at(Ends {
-                    local: local.map(|addr| addr.ip()),
+                    local: local.address().map(|addr| addr.ip()),
                     remote: match remote {
                         Remote::Ip(addr) => Some(addr.ip()),
                         Remote::Unix => None,
@@ -222,7 +227,7 @@ impl<S: Service> Connection<S> {
     /// Like [`Connection::new`] but without TLS, even on a TLS listener.
     pub(crate) fn plain(
         stream: Stream,
-        (remote, local): (Remote, Option<SocketAddr>),
+        (remote, local): (Remote, LocalEnd),
         slot: Rc<Slot<S>>,
         shared: Rc<Shared<S>>,
         open: Open,
@@ -303,6 +308,15 @@ impl<S: Service> Connection<S> {
             Err(Unsecured::Shed) => worker.counters.handshakes_shed.up(),
         }
         false
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        // Requests that continue without it, such as mirrored ones, may still ask.
+        if Rc::strong_count(&self.info) > 1 {
+            self.info.local.settle();
+        }
     }
 }
 

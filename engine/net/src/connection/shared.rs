@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluice_message::{Fields, RequestHead};
+use sluice_message::{ConnFacts, ConnInfo, Fields, LocalEnd, Remote, RequestHead};
 use sluice_policy::memory::Pressure;
 
 use crate::connection_slots::ConnectionSlot;
@@ -17,9 +17,26 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) worker: Rc<Worker>,
     pub(crate) limit: Arc<ConnectionLimit>,
     pub(crate) exchanges: RefCell<Vec<Box<Exchange<S::Context>>>>,
+    /// The connection of the pooled exchanges: they must not keep the information about their last one.
+    no_connection: Rc<ConnInfo>,
 }
 
 impl<S: Service> Shared<S> {
+    /// The state of connections that have not begun.
+    pub(crate) fn new(worker: Rc<Worker>, limit: Arc<ConnectionLimit>) -> Shared<S> {
+        Shared {
+            worker,
+            limit,
+            exchanges: RefCell::new(Vec::new()),
+            no_connection: Rc::new(ConnInfo {
+                remote: Remote::Unix,
+                local: LocalEnd::default(),
+                tls: None,
+                facts: ConnFacts::default(),
+            }),
+        }
+    }
+
     /// Frees the pooled exchanges while memory is scarce.
     pub(crate) fn save_memory(&self) {
         if self.worker.memory.level() >= Pressure::SmallBuffers {
@@ -44,6 +61,7 @@ impl<S: Service> Shared<S> {
             if exchange.inline.capacity() > INLINE_KEPT_BYTES_MAX {
                 exchange.inline = Vec::new();
             }
+            exchange.conn = self.no_connection.clone();
             kept.push(exchange);
         }
     }

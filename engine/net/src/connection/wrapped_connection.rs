@@ -24,7 +24,7 @@ pub(crate) async fn enter<S: Service>(
     open: Open,
 ) {
     let binding = slot.binding();
-    let mut ends = (remote, stream.local_addr());
+    let mut ends = (remote, stream.local_end());
     let (mut addresses, mut is_plain) = (None, false);
     if let Some(wrapper) = &binding.wrapper {
         let reading = read(&shared.worker, &mut stream, remote, wrapper, &binding);
@@ -37,7 +37,7 @@ pub(crate) async fn enter<S: Service>(
                     return Box::pin(redirect::send(stream, worker, &response)).await;
                 }
                 if let Some((client, destination)) = found.heard.ends {
-                    ends = (client, Some(destination));
+                    ends = (client, Some(destination).into());
                 }
                 addresses = found.heard.addresses;
                 is_plain = found.is_plain;

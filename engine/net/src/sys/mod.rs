@@ -9,6 +9,7 @@ pub mod identity;
 pub mod inherited;
 pub mod limits;
 pub mod listening;
+pub(crate) mod local_address;
 pub mod local_time;
 pub mod memory_file;
 pub mod peek;

@@ -47,7 +47,10 @@ pub(crate) async fn accept<S: Service>(
     let settings = binding.service.settings();
     let mux = Mux::new(worker.clone(), quic, settings);
     endpoint.register(handle, mux.clone());
-    let ends = (Remote::Ip(canonical(remote)), endpoint.local(local_ip));
+    let ends = (
+        Remote::Ip(canonical(remote)),
+        endpoint.local(local_ip).into(),
+    );
     let info = worker.new_connection(ends);
     let home = Rc::new(Home {
         carrier: mux,

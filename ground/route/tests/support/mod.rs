@@ -26,7 +26,7 @@ pub fn get(host: &str, target: &str) -> Request {
     head.set_authority(host.as_bytes());
     let conn = ConnInfo {
         remote: Remote::Ip("192.0.2.7:40000".parse().unwrap()),
-        local: Some("192.0.2.1:80".parse().unwrap()),
+        local: Some("192.0.2.1:80".parse().unwrap()).into(),
         tls: None,
         facts: Default::default(),
     };

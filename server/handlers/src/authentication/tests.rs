@@ -59,7 +59,7 @@ fn wait(handler: &Authentication, exchange: &mut Exchange) -> Step {
 fn new_exchange(worker: &Rc<Worker>, authorization: Option<&str>) -> Exchange {
     let conn = ConnInfo {
         remote: Remote::Unix,
-        local: None,
+        local: None.into(),
         tls: None,
         facts: Default::default(),
     };

@@ -122,7 +122,7 @@ impl Got {
 fn new_exchange(method: Method, target: &str, fields: &[(FieldId, &str)]) -> Exchange {
     let conn = ConnInfo {
         remote: Remote::Unix,
-        local: None,
+        local: None.into(),
         tls: None,
         facts: Default::default(),
     };

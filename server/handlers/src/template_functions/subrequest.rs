@@ -112,7 +112,7 @@ fn subrequest(exchange: &Exchange, req: RequestHead) -> Exchange {
         inline: Vec::new(),
         conn: Rc::new(ConnInfo {
             remote: Remote::Ip(remote),
-            local: exchange.conn.local,
+            local: exchange.conn.local.clone(),
             tls: exchange.conn.tls.clone(),
             facts: Default::default(),
         }),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use sluice_message::{FieldId, Fields as FieldLines, Remote, TlsInfo};
+use sluice_message::{FieldId, Fields as FieldLines, IpText, Remote, TlsInfo};
 use sluice_model::http::ServerLogs;
 
 use super::Level;
@@ -200,7 +200,7 @@ impl AccessLog {
                 fields.duration("duration", facts.duration);
                 fields.integer("size", facts.size);
                 fields.integer("status", u64::from(facts.status));
-                fields.json.key(b"resp_headers");
+                fields.json.plain_key("resp_headers");
                 push_fields(fields.json, facts.response_fields, self.credentials);
                 for (key, value) in facts.extra {
                     fields.text(key, value.as_bytes());
@@ -243,52 +243,51 @@ pub fn add_request(
     credentials: Credentials,
 ) {
     let json = &mut *fields.json;
-    json.key(b"request");
+    json.plain_key("request");
     json.begin_object();
     let (peer, port) = match facts.remote {
         Remote::Ip(address) => (Some(address.ip()), address.port()),
         Remote::Unix => (None, 0),
     };
-    push_ip(json, b"remote_ip", peer);
-    json.key(b"remote_port");
+    push_ip(json, "remote_ip", peer);
+    json.plain_key("remote_port");
     json.value(|out| {
         out.push(b'"');
         sluice_message::decimal::push_integer(out, u64::from(port));
         out.push(b'"');
     });
-    push_ip(json, b"client_ip", facts.client_ip.or(peer));
-    text(json, b"proto", facts.protocol.as_bytes());
-    text(json, b"method", facts.method.as_bytes());
-    text(json, b"host", facts.authority);
-    text(json, b"uri", facts.target);
-    json.key(b"headers");
+    push_ip(json, "client_ip", facts.client_ip.or(peer));
+    text(json, "proto", facts.protocol.as_bytes());
+    text(json, "method", facts.method.as_bytes());
+    text(json, "host", facts.authority);
+    text(json, "uri", facts.target);
+    json.plain_key("headers");
     push_fields(json, facts.fields, credentials);
     if let Some(coding) = facts.fields.first(FieldId::TransferEncoding) {
-        json.key(b"transfer_encoding");
+        json.plain_key("transfer_encoding");
         json.begin_array();
         json.text(coding);
         json.end_array();
     }
     if let Some(tls) = facts.tls {
-        json.key(b"tls");
+        json.plain_key("tls");
         push_tls(json, tls);
     }
     json.end_object();
 }
 
-fn text(json: &mut JsonWriter<'_>, key: &[u8], value: &[u8]) {
-    json.key(key);
+fn text(json: &mut JsonWriter<'_>, key: &'static str, value: &[u8]) {
+    json.plain_key(key);
     json.text(value);
 }
 
 /// Adds an address; empty if there is none, as on a Unix domain socket.
-fn push_ip(json: &mut JsonWriter<'_>, key: &[u8], ip: Option<IpAddr>) {
-    use std::io::Write;
-    json.key(key);
+fn push_ip(json: &mut JsonWriter<'_>, key: &'static str, ip: Option<IpAddr>) {
+    json.plain_key(key);
     json.value(|out| {
         out.push(b'"');
         if let Some(ip) = ip {
-            write!(out, "{ip}").expect("writing to memory works");
+            out.extend_from_slice(IpText::new(ip).as_bytes());
         }
         out.push(b'"');
     });
@@ -296,18 +295,18 @@ fn push_ip(json: &mut JsonWriter<'_>, key: &[u8], ip: Option<IpAddr>) {
 
 fn push_tls(json: &mut JsonWriter<'_>, tls: &TlsInfo) {
     json.begin_object();
-    json.key(b"resumed");
+    json.plain_key("resumed");
     json.boolean(tls.resumed);
-    json.key(b"version");
+    json.plain_key("version");
     json.integer(match tls.version {
         "tls1.2" => 0x0303,
         "tls1.3" => 0x0304,
         _ => 0,
     });
-    json.key(b"cipher_suite");
+    json.plain_key("cipher_suite");
     json.integer(suite_number(tls.cipher));
-    text(json, b"proto", &tls.alpn);
-    text(json, b"server_name", tls.server_name.as_bytes());
+    text(json, "proto", &tls.alpn);
+    text(json, "server_name", tls.server_name.as_bytes());
     json.end_object();
 }
 
@@ -331,7 +330,6 @@ fn suite_number(name: &str) -> u64 {
 /// in Go, so that tools for Caddy's logs find them. Host and Transfer-Encoding have fields of their own.
 fn push_fields(json: &mut JsonWriter<'_>, lines: &FieldLines, credentials: Credentials) {
     json.begin_object();
-    let mut name = Vec::new();
     for (at, field) in lines.iter().enumerate() {
         let is_elsewhere = matches!(field.id, FieldId::Host | FieldId::TransferEncoding);
         let repeated = lines
@@ -341,9 +339,7 @@ fn push_fields(json: &mut JsonWriter<'_>, lines: &FieldLines, credentials: Crede
         if is_elsewhere || repeated {
             continue;
         }
-        name.clear();
-        push_canonical(&mut name, field.name);
-        json.key(&name);
+        json.field_name(field.name);
         json.begin_array();
         if credentials == Credentials::Hidden && is_secret(field.id) {
             json.text(b"REDACTED");
@@ -366,19 +362,6 @@ fn is_secret(id: FieldId) -> bool {
         id,
         FieldId::Cookie | FieldId::SetCookie | FieldId::Authorization | FieldId::ProxyAuthorization
     )
-}
-
-/// `x-FOO-bar` becomes `X-Foo-Bar`.
-fn push_canonical(out: &mut Vec<u8>, name: &[u8]) {
-    let mut first = true;
-    for byte in name {
-        out.push(if first {
-            byte.to_ascii_uppercase()
-        } else {
-            byte.to_ascii_lowercase()
-        });
-        first = *byte == b'-';
-    }
 }
 
 #[cfg(test)]

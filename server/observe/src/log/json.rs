@@ -50,10 +50,39 @@ impl<'a> JsonWriter<'a> {
     /// Writes the key of the next member.
     pub fn key(&mut self, name: &[u8]) {
         self.separate();
-        push_string(self.out, name);
-        self.out
-            .extend_from_slice(if self.spaced { b": " } else { b":" });
-        self.comma = false;
+        self.out.push(b'"');
+        push_escaped(self.out, name);
+        self.end_key();
+    }
+
+    /// Writes the key of the next member, which needs no escaping.
+    pub fn plain_key(&mut self, name: &'static str) {
+        debug_assert_eq!(plain_length(name.as_bytes()), name.len(), "{name}");
+        self.separate();
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.end_key();
+    }
+
+    /// Writes the name of a field as the key of the next member, spelled as in Go: `x-FOO-bar` becomes `X-Foo-Bar`.
+    pub fn field_name(&mut self, name: &[u8]) {
+        self.separate();
+        self.out.push(b'"');
+        let from = self.out.len();
+        let mut is_first = true;
+        self.out.extend(name.iter().map(|byte| {
+            let was_first = std::mem::replace(&mut is_first, *byte == b'-');
+            match was_first {
+                true => byte.to_ascii_uppercase(),
+                false => byte.to_ascii_lowercase(),
+            }
+        }));
+        // The names of requests are tokens, unless the configuration lets others through.
+        if plain_length(&self.out[from..]) < name.len() {
+            let canonical = self.out.split_off(from);
+            push_escaped(self.out, &canonical);
+        }
+        self.end_key();
     }
 
     /// Writes a string of arbitrary bytes.
@@ -86,11 +115,20 @@ impl<'a> JsonWriter<'a> {
     }
 
     fn separate(&mut self) {
-        if self.comma {
-            self.out
-                .extend_from_slice(if self.spaced { b", " } else { b"," });
+        match (self.comma, self.spaced) {
+            (false, _) => {}
+            (true, false) => self.out.push(b','),
+            (true, true) => self.out.extend_from_slice(b", "),
         }
         self.comma = true;
+    }
+
+    fn end_key(&mut self) {
+        match self.spaced {
+            true => self.out.extend_from_slice(b"\": "),
+            false => self.out.extend_from_slice(b"\":"),
+        }
+        self.comma = false;
     }
 }
 
@@ -114,19 +152,42 @@ pub fn push_seconds(out: &mut Vec<u8>, nanos: u128) {
 /// terminal or end a JavaScript line are escaped (controls, DEL, C1, U+2028, U+2029).
 pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
-    let mut rest = value;
-    while !rest.is_empty() {
-        let plain = rest
-            .iter()
-            .take_while(|byte| PLAIN[**byte as usize])
-            .count();
-        out.extend_from_slice(&rest[..plain]);
-        rest = &rest[plain..];
-        if !rest.is_empty() {
-            rest = push_special(out, rest);
-        }
-    }
+    push_escaped(out, value);
     out.push(b'"');
+}
+
+fn push_escaped(out: &mut Vec<u8>, value: &[u8]) {
+    let mut rest = value;
+    loop {
+        let (plain, special) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        if special.is_empty() {
+            return;
+        }
+        rest = push_special(out, special);
+    }
+}
+
+/// How many bytes at the beginning of `value` need no escaping.
+fn plain_length(value: &[u8]) -> usize {
+    let is_plain = |byte: &u8| PLAIN[usize::from(*byte)];
+    let blocks = value.chunks_exact(BLOCK);
+    let plain = BLOCK * blocks.take_while(|block| is_plain_block(block)).count();
+    plain
+        + value[plain..]
+            .iter()
+            .take_while(|byte| is_plain(byte))
+            .count()
+}
+
+/// How many bytes are looked at together, which the compiler does with few instructions.
+const BLOCK: usize = 16;
+
+fn is_plain_block(block: &[u8]) -> bool {
+    let special = |byte: u8| byte.wrapping_sub(0x20) >= 0x5f || byte == b'"' || byte == b'\\';
+    !block
+        .iter()
+        .fold(false, |found, byte| found | special(*byte))
 }
 
 /// Bytes that need no escaping in a JSON string.
@@ -189,6 +250,35 @@ mod tests {
         let mut out = Vec::new();
         push_string(&mut out, value);
         String::from_utf8(out).expect("a JSON string is UTF-8")
+    }
+
+    #[test]
+    fn blocks_and_single_bytes_agree_on_what_is_plain() {
+        for byte in 0..=255u8 {
+            let mut block = [b'a'; BLOCK];
+            for at in [0, 7, BLOCK - 1] {
+                block[at] = byte;
+                assert_eq!(is_plain_block(&block), PLAIN[usize::from(byte)], "{byte}");
+                let expected = match PLAIN[usize::from(byte)] {
+                    true => BLOCK,
+                    false => at,
+                };
+                assert_eq!(plain_length(&block), expected, "{byte} at {at}");
+                block[at] = b'a';
+            }
+        }
+        assert_eq!(plain_length(&[b'a'; 40]), 40);
+    }
+
+    #[test]
+    fn names_of_fields_are_spelled_as_in_go() {
+        let name = |name: &[u8]| {
+            let mut out = Vec::new();
+            JsonWriter::new(&mut out, false).field_name(name);
+            String::from_utf8(out).expect("a JSON string is UTF-8")
+        };
+        assert_eq!(name(b"x-FOO-bar"), "\"X-Foo-Bar\":");
+        assert_eq!(name(b"x\"\x01\\y"), r#""X\"\u0001\\y":"#);
     }
 
     #[test]

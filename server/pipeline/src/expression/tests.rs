@@ -66,7 +66,7 @@ fn with<T>(f: impl FnOnce(&Input<'_>) -> T) -> T {
     }
     let conn = ConnInfo {
         remote: Remote::Ip("127.0.0.1:40000".parse().unwrap()),
-        local: Some("127.0.0.1:80".parse().unwrap()),
+        local: Some("127.0.0.1:80".parse().unwrap()).into(),
         tls: None,
         facts: Default::default(),
     };

@@ -92,7 +92,7 @@ pub(super) fn facts<'a>(
     let user = exchange.context.log.user.as_deref().unwrap_or_default();
     Facts {
         client,
-        server: exchange.conn.local,
+        server: exchange.conn.local.address(),
         scheme: scheme(exchange),
         root: root.as_bytes(),
         user: user.as_bytes(),

@@ -284,7 +284,7 @@ impl FastCgi {
     ) -> Result<(), Fault> {
         let conn = ConnInfo {
             remote: Remote::Unix,
-            local: None,
+            local: None.into(),
             tls: None,
             facts: Default::default(),
         };
@@ -434,13 +434,14 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
         Scheme::Http => 80,
         Scheme::Https => 443,
     };
-    variables.add_with(b"SERVER_NAME", |text| match (host, asked.conn.local) {
+    let local = asked.conn.local.address();
+    variables.add_with(b"SERVER_NAME", |text| match (host, local) {
         // RFC 3875, section 4.1.14 forbids an empty value, but HTTP/1.0 requests may lack a host.
         (b"", Some(local)) => text.extend_from_slice(IpText::new(local.ip()).as_bytes()),
         (host, _) => text.extend_from_slice(host),
     });
     variables.add_shown(b"SERVER_PORT", port.unwrap_or(usual_port));
-    if let Some(local) = asked.conn.local {
+    if let Some(local) = local {
         variables.add(b"SERVER_ADDR", IpText::new(local.ip()).as_bytes());
     }
     let protocol = asked.head.version.as_str().as_bytes();

@@ -204,7 +204,7 @@ impl Upstream {
 
 /// The addresses of both ends of a connection, if both are IP addresses of the same version.
 fn ends(conn: &ConnInfo) -> Option<(SocketAddr, SocketAddr)> {
-    match (conn.remote, conn.local) {
+    match (conn.remote, conn.local.address()) {
         (Remote::Ip(remote), Some(local)) if remote.is_ipv4() == local.is_ipv4() => {
             Some((remote, local))
         }
@@ -257,10 +257,12 @@ fn proxy_v2(conn: &ConnInfo) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_message::LocalEnd;
+
     use super::*;
 
     fn conn(remote: &str, local: &str) -> ConnInfo {
-        let local = local.parse().ok();
+        let local = LocalEnd::from(local.parse().ok());
         let remote = remote.parse().map_or(Remote::Unix, Remote::Ip);
         ConnInfo {
             remote,

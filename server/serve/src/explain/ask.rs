@@ -361,7 +361,7 @@ fn conn(found: &Found<'_>, question: &Question) -> ConnInfo {
     });
     ConnInfo {
         remote: Remote::Ip((remote, REMOTE_PORT).into()),
-        local: Some(found.local),
+        local: Some(found.local).into(),
         tls,
         facts: Default::default(),
     }

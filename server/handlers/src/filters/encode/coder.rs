@@ -3,9 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-
+use super::gzip::Gzip;
 use crate::limits::ENCODERS_MAX;
 use sluice_pipeline::refusal::Refusal;
 
@@ -109,9 +107,7 @@ impl Coding {
 
     fn start(&self, len: Option<u64>) -> io::Result<State> {
         Ok(match self {
-            Coding::Gzip { level } => {
-                State::Gzip(GzEncoder::new(Vec::new(), Compression::new(*level)))
-            }
+            Coding::Gzip { level } => State::Gzip(Gzip::new(*level)),
             Coding::Zstd { level, checksum } => {
                 let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), *level)?;
                 encoder.window_log(ZSTD_WINDOW_BITS)?;
@@ -155,7 +151,7 @@ impl Coder {
     /// Compressed bytes that were not taken yet.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         match &mut self.state {
-            State::Gzip(encoder) => encoder.get_mut(),
+            State::Gzip(encoder) => encoder.output(),
             State::Zstd(encoder) => encoder.get_mut(),
             State::Brotli(encoder) => encoder.get_mut(),
         }
@@ -168,7 +164,7 @@ impl Coder {
 }
 
 enum State {
-    Gzip(GzEncoder<Vec<u8>>),
+    Gzip(Gzip),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
 }

@@ -2,6 +2,7 @@
 //! by piece.
 
 mod coder;
+mod gzip;
 mod stream;
 /// Whether `no-transform` is set (RFC 9111, sections 5.2.1.6 and 5.2.2.6).
 pub fn forbids_transform(fields: &sluice_message::Fields) -> bool {

@@ -25,7 +25,7 @@ fn filter(coding: Coding) -> EncodeFilter {
 fn new_exchange(fields: &[(FieldId, &str)]) -> Exchange {
     let conn = ConnInfo {
         remote: Remote::Unix,
-        local: None,
+        local: None.into(),
         tls: None,
         facts: Default::default(),
     };

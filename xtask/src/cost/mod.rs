@@ -1,0 +1,142 @@
+//! What requests cost the server, as counts that are the same on every run: instructions, allocations and system calls
+//! per request. The server runs under valgrind's callgrind, which counts them; a busy machine changes nothing.
+
+mod callgrind;
+mod client;
+mod figures;
+mod kinds;
+mod server;
+mod upstream;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use callgrind::Counts;
+use figures::Figures;
+use kinds::{KINDS, Kind};
+use server::Server;
+
+/// The file with the committed figures, relative to the root.
+const COMMITTED: &str = "xtask/costs.toml";
+
+/// The environment variable that names the program to measure, as for `bench.py`.
+const PROGRAM: &str = "SLUICE_BIN";
+
+/// Measures the kinds of requests called `names`, all of them if there is no name, and prints them beside the committed
+/// figures. With `BLESS=1` they become the committed ones.
+pub fn print(root: &Path, names: &[&str]) -> bool {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !KINDS.iter().any(|kind| kind.name == **name))
+    {
+        let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        eprintln!(
+            "no kind of request is called `{unknown}`; there are {}",
+            known.join(", ")
+        );
+        return false;
+    }
+    match measure_all(root, names) {
+        Ok(()) => true,
+        Err(reason) => {
+            eprintln!("cost: {reason}");
+            false
+        }
+    }
+}
+
+fn measure_all(root: &Path, names: &[&str]) -> Result<(), String> {
+    let program = program(root)?;
+    let path = root.join(COMMITTED);
+    let mut figures = Figures::read(&path)?;
+    let folder = root.join("target/cost");
+    println!(
+        "per request                 instructions    before        allocations    system calls"
+    );
+    for kind in KINDS {
+        if !names.is_empty() && !names.contains(&kind.name) {
+            continue;
+        }
+        let counts = measure(&program, &folder.join(kind.name), kind)?;
+        println!("{}", line(kind.name, &counts, figures.of(kind.name)));
+        figures.set(kind.name, counts);
+    }
+    if std::env::var_os("BLESS").is_some_and(|value| value == "1") {
+        figures.write(&path)?;
+    }
+    Ok(())
+}
+
+/// The program to measure: the named one, or what `cargo build --release` makes.
+fn program(root: &Path) -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(program.into());
+    }
+    let build = ["build", "--release", "--package", "sluice"];
+    let built = Command::new("cargo").args(build).current_dir(root).status();
+    match built {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Err(format!("`cargo build --release` failed: {status}")),
+        Err(error) => return Err(format!("`cargo` cannot be started: {error}")),
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    Ok(target
+        .unwrap_or_else(|| root.join("target"))
+        .join("release/sluice"))
+}
+
+fn measure(program: &Path, folder: &Path, kind: &Kind) -> Result<Counts, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", kind.name);
+    let upstream = upstream::start().map_err(failed)?;
+    let server = Server::start(program, folder, kind, upstream)?;
+    client::send(server.port(), kind, kind.requests / 5 + 1).map_err(failed)?;
+    server.begin_counting()?;
+    client::send(server.port(), kind, kind.requests).map_err(failed)?;
+    server.counts(kind.requests)
+}
+
+/// A line of the table. A change below a thousandth is not shown: runs differ by about as much.
+fn line(name: &str, now: &Counts, before: Option<Counts>) -> String {
+    let was = before.map_or_else(
+        || "new".to_owned(),
+        |before| {
+            let share = now.instructions / before.instructions - 1.0;
+            match share.abs() < 0.001 {
+                true => format!("{:.0}", before.instructions),
+                false => format!("{:.0} ({:+.1} %)", before.instructions, share * 100.0),
+            }
+        },
+    );
+    let column = |now: f64, before: Option<f64>| match before {
+        Some(before) if (now - before).abs() >= 0.05 => format!("{now:.1} ({before:.1})"),
+        Some(_) | None => format!("{now:.1}"),
+    };
+    format!(
+        "{name:24} {:>15.0}    {was:18} {:>8} {:>15}",
+        now.instructions,
+        column(now.allocations, before.map(|before| before.allocations)),
+        column(now.system_calls, before.map(|before| before.system_calls)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_what_has_changed() {
+        let counts = |instructions, allocations| Counts {
+            instructions,
+            allocations,
+            system_calls: 3.0,
+        };
+        let now = counts(8100.0, 1.0);
+        assert!(line("fixed", &now, None).contains("new"));
+        assert!(line("fixed", &now, Some(counts(8100.4, 1.0))).contains("8100  "));
+        let grown = line("fixed", &now, Some(counts(8000.0, 0.0)));
+        assert!(
+            grown.contains("8000 (+1.2 %)") && grown.contains("1.0 (0.0)"),
+            "{grown}"
+        );
+    }
+}

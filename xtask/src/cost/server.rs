@@ -1,0 +1,167 @@
+//! A server under callgrind, with the site of a kind of request.
+
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::callgrind::{self, Counts};
+use super::kinds::{Kind, Protocol};
+
+/// The sizes of the files that kinds ask for; a page of text stands beside them.
+const FILES: [usize; 1] = [4608];
+
+/// The pause between two attempts to connect while the server starts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A running server; ended when dropped.
+pub struct Server {
+    child: Child,
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    /// Starts `program` with the site of `kind` in `folder`, and waits until it accepts connections.
+    pub fn start(
+        program: &Path,
+        folder: &Path,
+        kind: &Kind,
+        upstream: SocketAddr,
+    ) -> Result<Server, String> {
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
+        // What an earlier run has left, if anything.
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let port = free_port().map_err(failed)?;
+        fs::write(
+            folder.join("Caddyfile"),
+            caddyfile(kind, port, folder, upstream),
+        )
+        .map_err(failed)?;
+        for size in FILES {
+            fs::write(folder.join(size.to_string()), vec![b'x'; size]).map_err(failed)?;
+        }
+        let page = (0..100).fold(String::new(), |mut page, line| {
+            let _ = writeln!(
+                page,
+                "<p>This is line {line} of {} of the page.</p>",
+                line * 7919
+            );
+            page
+        });
+        fs::write(folder.join("page.html"), page).map_err(failed)?;
+        let log = fs::File::create(folder.join("log")).map_err(failed)?;
+        let child = Command::new("valgrind")
+            .args([
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                "--collect-systime=usec",
+            ])
+            .arg(format!("--callgrind-out-file={}/out", folder.display()))
+            .arg(program)
+            .args(["run", "--config", "Caddyfile"])
+            .current_dir(folder)
+            .env("SLUICE_WORKERS", "1")
+            .env("HOME", folder)
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("XDG_CONFIG_HOME")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("valgrind: {error}; apt install valgrind"))?;
+        let mut server = Server {
+            child,
+            folder: folder.to_owned(),
+            port,
+        };
+        server.wait()?;
+        Ok(server)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Begins to count.
+    pub fn begin_counting(&self) -> Result<(), String> {
+        self.control("--instr=on")?;
+        self.control("--zero")
+    }
+
+    /// What was counted since then, for each of `requests`.
+    pub fn counts(&self, requests: u32) -> Result<Counts, String> {
+        self.control("--dump=requests")?;
+        let path = self.folder.join("out.1");
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let counts = callgrind::read(&text, requests);
+        counts.ok_or_else(|| format!("{}: not a file of callgrind's", path.display()))
+    }
+
+    fn control(&self, order: &str) -> Result<(), String> {
+        let pid = self.child.id().to_string();
+        let done = Command::new("callgrind_control")
+            .args([order, &pid])
+            .output();
+        match done {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(format!(
+                "`callgrind_control {order}`: {}",
+                String::from_utf8_lossy(&output.stderr)
+            )),
+            Err(error) => Err(format!("`callgrind_control` cannot be started: {error}")),
+        }
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        loop {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let log = self.folder.join("log");
+                return Err(format!("the server ended: {status}; see {}", log.display()));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn caddyfile(kind: &Kind, port: u16, folder: &Path, upstream: SocketAddr) -> String {
+    let scheme = match kind.protocol {
+        Protocol::Tls => "https",
+        Protocol::Kept | Protocol::Single | Protocol::H2c => "http",
+    };
+    let mut text = format!(
+        "{{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n\t{}\n}}\n\
+         {scheme}://localhost:{port} {{\n\t{}\n}}\n",
+        kind.options, kind.site
+    );
+    for other in 0..kind.other_sites {
+        let _ = writeln!(
+            text,
+            "{scheme}://site{other}.test:{port} {{\n\trespond {other}\n}}"
+        );
+    }
+    text.replace("{upstream}", &upstream.to_string())
+        .replace("{folder}", &folder.display().to_string())
+}
