@@ -144,7 +144,8 @@ impl LocalCa {
         };
         let intermediate = match ca.load_intermediate(now)? {
             None if !ca.options.sign_with_root => {
-                Some(ca.make_intermediate(Damaged::Refused, now)?)
+                let made = ca.make_intermediate(Damaged::Refused, now);
+                Some(made.or_else(|error| ca.valid_intermediate(error, now))?)
             }
             loaded => loaded,
         };
@@ -250,6 +251,17 @@ impl LocalCa {
         Ok(Signed { chain, lifetime })
     }
 
+    /// The stored intermediate while `error` prevents its renewal, if the storage is away and it has not ended.
+    fn valid_intermediate(&self, error: CertsError, now: SystemTime) -> Result<Signer, CertsError> {
+        let found = match &error {
+            CertsError::Store(_) => self.stored_intermediate()?,
+            _ => None,
+        };
+        found
+            .filter(|found| !found.lifetime.has_ended(now))
+            .ok_or(error)
+    }
+
     /// The stored or configured intermediate, unless it is missing or due for renewal.
     fn load_intermediate(&self, now: SystemTime) -> Result<Option<Signer>, CertsError> {
         if self.options.sign_with_root {
@@ -258,16 +270,20 @@ impl LocalCa {
         if let Some(files) = &self.options.intermediate {
             return Signer::from_files(files).map(Some);
         }
+        let found = self.stored_intermediate()?;
+        Ok(found.filter(|found| now < self.renewal_of(found)))
+    }
+
+    /// The stored intermediate; `None` if there is none of our root.
+    fn stored_intermediate(&self) -> Result<Option<Signer>, CertsError> {
         let name = intermediate_name(&self.options);
-        if let Some(stored) = self.storage.read_pair(&name, is_whole)? {
-            let path = self.storage.place_of(&name).with_extension("crt");
-            let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
-            // An intermediate of another root is useless to clients that trust ours.
-            if is_signed_by(&found.cert, &self.root.cert) && now < self.renewal_of(&found) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        let Some(stored) = self.storage.read_pair(&name, is_whole)? else {
+            return Ok(None);
+        };
+        let path = self.storage.place_of(&name).with_extension("crt");
+        let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
+        // An intermediate of another root is useless to clients that trust ours.
+        Ok(Some(found).filter(|found| is_signed_by(&found.cert, &self.root.cert)))
     }
 
     /// A new intermediate, or the one that another process has made meanwhile. With `Damaged::Replaced` a stored one
@@ -586,6 +602,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use sluice_store::memory::MemoryStore;
+    use sluice_store::{FileStore, LocalCopy};
+
     use super::*;
     use crate::pair::chain_from_pem;
     use crate::tests::{TempFolder, TestCa};
@@ -822,5 +841,30 @@ mod tests {
             matches!(refused, CertsError::NotAnAuthority(_)),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn nodes_that_start_together_have_one_root_and_go_on_without_the_engine() {
+        let (engine, copy) = (MemoryStore::new(), TempFolder::new());
+        let storage = || {
+            let copy = FileStore::new(copy.path());
+            Storage::shared(Arc::new(LocalCopy::new(Arc::new(engine.clone()), copy)))
+        };
+        let now = SystemTime::now();
+        let open = |at| LocalCa::open(storage(), LocalCaOptions::default(), at);
+        let all: Vec<LocalCa> = std::thread::scope(|scope| {
+            let each: Vec<_> = (0..4).map(|_| scope.spawn(|| open(now).unwrap())).collect();
+            each.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|ca| ca.root_pem() == all[0].root_pem()));
+        let one = all[0].intermediate_pem();
+        assert!(all.iter().all(|ca| ca.intermediate_pem() == one));
+        engine.fail_with(Some(sluice_store::Fault::Away));
+        // Its intermediate is due for renewal, which has to wait.
+        let later = now + INTERMEDIATE_LIFETIME.mul_f64(0.8);
+        assert_eq!(open(later).unwrap().intermediate_pem(), one);
+        assert!(open(now + INTERMEDIATE_LIFETIME * 2).is_err());
+        engine.fail_with(None);
+        assert_ne!(open(later).unwrap().intermediate_pem(), one);
     }
 }

@@ -93,6 +93,13 @@ impl Maintainer {
             }
         }
         self.refresh_ticket_keys(SystemTime::now());
+        // What has failed for want of the storage need not wait.
+        for managed in self.state().managed.values_mut() {
+            if managed.attempts.awaits_storage {
+                managed.attempts = Attempts::default();
+            }
+        }
+        self.bell.ring();
         Ok(())
     }
 

@@ -99,6 +99,8 @@ pub(super) struct Attempts {
     pub(super) failures: u32,
     /// The earliest time of the next attempt.
     pub(super) next: Option<SystemTime>,
+    /// Whether the last one failed because the storage was away.
+    pub(super) awaits_storage: bool,
     /// The error of the last attempt.
     pub(super) error: Option<Box<str>>,
 }
@@ -110,6 +112,7 @@ impl Attempts {
 
     pub(super) fn fail(&mut self, error: &CertsError, now: SystemTime, seed: u64) -> SystemTime {
         self.failures = self.failures.saturating_add(1);
+        self.awaits_storage = matches!(error, CertsError::Store(_));
         let (setback, wish) = match error {
             CertsError::Authority {
                 fault: Fault::Unreachable,

@@ -51,7 +51,11 @@ impl SharedKeys {
             secrets: RwLock::default(),
             generation: AtomicU64::new(0),
         };
-        keys.refresh(now)?;
+        match keys.refresh(now) {
+            // Those that are known serve until the storage is back.
+            Err(CertsError::Store(_)) if !keys.secrets().is_empty() => {}
+            done => done?,
+        }
         Ok(Arc::new(keys))
     }
 
@@ -67,28 +71,35 @@ impl SharedKeys {
     pub fn refresh(&self, now: SystemTime) -> Result<(), CertsError> {
         let now = seconds(now);
         let mut found = self.read()?;
+        let mut done = Ok(());
         if self.next(&found, now).is_some() {
-            let lock = self.storage.shared_lock(LOCK, TICKET_LOCK_WAIT)?;
-            // Another instance may have been faster.
-            found = self.read()?;
-            if let Some(from) = self.next(&found, now) {
-                let made =
-                    Secret::new(from).map_err(|error| CertsError::Signing(error.to_string()))?;
-                let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
-                found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
-                found.insert(0, made);
-                // One of them is not active yet.
-                found.truncate(self.rotation.keys_max + 1);
-                self.write(&lock, &found)?;
+            match self.rotate(now) {
+                Ok(rotated) => found = rotated,
+                Err(error) => done = Err(error),
             }
-            drop(lock);
         }
         let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
         if *known != found {
             *known = found;
             self.generation.fetch_add(1, Ordering::Release);
         }
-        Ok(())
+        done
+    }
+
+    /// Creates a new secret, unless another instance has been faster.
+    fn rotate(&self, now: u64) -> Result<Vec<Secret>, CertsError> {
+        let lock = self.storage.shared_lock(LOCK, TICKET_LOCK_WAIT)?;
+        let mut found = self.read()?;
+        if let Some(from) = self.next(&found, now) {
+            let made = Secret::new(from).map_err(|error| CertsError::Signing(error.to_string()))?;
+            let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
+            found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
+            found.insert(0, made);
+            // One of them is not active yet.
+            found.truncate(self.rotation.keys_max + 1);
+            self.write(&lock, &found)?;
+        }
+        Ok(found)
     }
 
     /// When a new secret should become active; `None` if none is due.
@@ -191,6 +202,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::RwLock;
     use std::time::{Duration, UNIX_EPOCH};
+
+    use sluice_store::memory::MemoryStore;
+    use sluice_store::{FileStore, LocalCopy};
 
     use super::super::{Sealer, Source};
     use super::*;
@@ -301,6 +315,26 @@ mod tests {
         // They expire nevertheless.
         assert!(sealer(&keys, "a").open(&ticket, 3 * HOUR).is_none());
         assert!(sealer(&keys, "a").seal(b"x", 3 * HOUR).is_none());
+    }
+
+    #[test]
+    fn known_keys_are_used_while_the_engine_is_away() {
+        let (engine, copy) = (MemoryStore::new(), TempFolder::new());
+        let storage = || {
+            let copy = FileStore::new(copy.path());
+            Storage::shared(Arc::new(LocalCopy::new(Arc::new(engine.clone()), copy)))
+        };
+        let rotation = Rotation::new(Duration::from_secs(HOUR), 2);
+        let open = |now| SharedKeys::open(storage(), rotation, at(now));
+        let ticket = sealer(&open(HOUR).unwrap(), "a").seal(b"x", HOUR).unwrap();
+        engine.fail_with(Some(sluice_store::Fault::Away));
+        // A key is due, and the process starts nevertheless.
+        let keys = open(2 * HOUR).unwrap();
+        assert!(sealer(&keys, "a").open(&ticket, 2 * HOUR).is_some());
+        assert!(keys.refresh(at(2 * HOUR)).is_err());
+        engine.fail_with(None);
+        keys.refresh(at(2 * HOUR)).unwrap();
+        assert_eq!(keys.secrets().len(), 2);
     }
 
     #[test]

@@ -24,6 +24,13 @@ pub(super) struct FileWatch {
     cost: Duration,
 }
 
+/// Which look it is: the first one reports nothing, so it need not read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    First,
+    Again,
+}
+
 /// A file as it was.
 struct Seen {
     stamp: Stamp,
@@ -46,12 +53,12 @@ impl FileWatch {
             seen: BTreeMap::new(),
             cost: Duration::ZERO,
         };
-        watch.look()?;
+        watch.look(Look::First)?;
         Ok(watch)
     }
 
     /// What has changed since the last look.
-    fn look(&mut self) -> Result<Vec<Change>, StoreError> {
+    fn look(&mut self, look: Look) -> Result<Vec<Change>, StoreError> {
         let began = Instant::now();
         let mut written = Vec::new();
         let mut seen = BTreeMap::new();
@@ -79,11 +86,21 @@ impl FileWatch {
                 );
                 continue;
             }
+            let age = SystemTime::now().duration_since(stamp.modified);
+            let is_settled = age.is_ok_and(|age| age > FILE_TIME_GRAIN);
+            if is_settled && look == Look::First {
+                seen.insert(
+                    key,
+                    Seen {
+                        stamp,
+                        version: None,
+                    },
+                );
+                continue;
+            }
             let Some(value) = self.store.read(&key, &Journal::default())? else {
                 continue;
             };
-            let age = SystemTime::now().duration_since(stamp.modified);
-            let is_settled = age.is_ok_and(|age| age > FILE_TIME_GRAIN);
             let version = (!is_settled).then(|| value.version.clone());
             let is_other = before.is_none_or(|seen| {
                 seen.stamp != stamp || seen.version.as_ref() != Some(&value.version)
@@ -110,7 +127,7 @@ impl Watch for FileWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
         let began = Instant::now();
         loop {
-            let changes = self.look()?;
+            let changes = self.look(Look::Again)?;
             let left = timeout.saturating_sub(began.elapsed());
             if !changes.is_empty() || left.is_zero() {
                 return Ok(changes);
