@@ -3,13 +3,14 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
+use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::client::{Client, exchange};
 use crate::harness::{Folder, Server, Setup, TIMEOUT, eventually, free_port, run_to_end, text};
-use crate::upstream::dead;
+use crate::upstream::{Upstream, dead};
 use sluice_net::sys::process::Signal;
 
 const LOGGED: &str = "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file {folder}/access.log\n\t}\n\
@@ -155,6 +156,79 @@ fn credentials_are_logged_only_when_asked_for() {
         lines(&server, 1)[0]["request"]["headers"]["Cookie"][0],
         "a=b"
     );
+}
+
+/// A request that is held at the upstream, and one that waits behind it, until the test lets both go.
+#[test]
+fn timings_show_where_a_request_spent_its_time() {
+    let (arrived, arrival) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let upstream = Upstream::start(move |mut wire| {
+        while wire.head().is_some() {
+            arrived.send(()).expect("the test waits");
+            released.lock().unwrap().recv().expect("the test goes on");
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let server = Server::start(&format!(
+        "{{\n\tadmin localhost:{{admin}}\n\tservers {{\n\t\tlog_timings\n\t}}\n}}\n:{{port}} {{\n\tlog {{\n\
+         \t\toutput file {{folder}}/access.log\n\t}}\n\
+         \thandle /plain {{\n\t\trespond plain\n\t}}\n\
+         \thandle {{\n\t\toverload queue 1 {{\n\t\t\tname app\n\t\t\ttimeout 1m\n\t\t}}\n\
+         \t\treverse_proxy localhost:{}\n\t}}\n}}\n",
+        upstream.port
+    ));
+    let port = server.port;
+    let ask = |path: &'static str| std::thread::spawn(move || Client::connect(port).get(path));
+    let first = ask("/first");
+    arrival.recv_timeout(TIMEOUT).expect("the first arrives");
+    let held = Instant::now();
+    let second = ask("/second");
+    server.wait_for_sample("sluice_overload_waiting{name=\"app\"} 1");
+    let waiting = Instant::now();
+    // Time that the log must show: the clock has moved on by then.
+    eventually(
+        "a millisecond",
+        || waiting.elapsed().as_millis() > 0,
+        String::new,
+    );
+    let (held, waited) = (
+        held.elapsed().as_secs_f64(),
+        waiting.elapsed().as_secs_f64(),
+    );
+    release.send(()).expect("the upstream waits");
+    assert_eq!(first.join().unwrap().text(), "ok");
+    arrival.recv_timeout(TIMEOUT).expect("the second arrives");
+    release.send(()).expect("the upstream waits");
+    assert_eq!(second.join().unwrap().text(), "ok");
+    assert_eq!(Client::connect(port).get("/plain").text(), "plain");
+
+    let lines = lines(&server, 3);
+    let line = |path: &str| {
+        let found = lines.iter().find(|line| line["request"]["uri"] == path);
+        found.unwrap_or_else(|| panic!("{path} is in {lines:#?}"))
+    };
+    let time = |path: &str, name: &str| {
+        let time = &line(path)["timings"][name];
+        time.as_f64()
+            .unwrap_or_else(|| panic!("{name} of {path} is {time}"))
+    };
+    assert!(time("/first", "upstream_head") >= held);
+    assert!(time("/first", "handling") >= time("/first", "upstream_head"));
+    assert_eq!(time("/first", "queue"), 0.0);
+    assert!(time("/second", "queue") >= waited);
+    for path in ["/first", "/second", "/plain"] {
+        let sum = time(path, "handling") + time(path, "sending");
+        let duration = line(path)["duration"].as_f64().unwrap();
+        assert!((sum - duration).abs() < 1e-6, "{path}: {sum} of {duration}");
+        assert!(time(path, "idle") >= 0.0 && time(path, "head") >= 0.0);
+    }
+    assert!(time("/second", "upstream_body") >= 0.0 && time("/second", "connect") >= 0.0);
+    let plain = &line("/plain")["timings"];
+    for absent in ["tls_handshake", "connect", "upstream_head", "upstream_body"] {
+        assert!(plain.get(absent).is_none(), "{absent}: {plain}");
+    }
 }
 
 #[test]

@@ -94,20 +94,12 @@ fn wait_for_requests(gate: &Gate, server: &Server, count: usize) {
     );
 }
 
-fn wait_for_sample(server: &Server, sample: &str) {
-    eventually(
-        sample,
-        || server.metrics().lines().any(|line| line == sample),
-        || server.metrics(),
-    );
-}
-
 /// Sends requests (path and header lines) one after the other, each once the one before waits.
 fn queue_up(server: &Server, clients: &mut Vec<Client>, requests: &[(&str, &str)]) {
     for (index, (path, header)) in requests.iter().enumerate() {
         clients.push(send(server, path, header));
         let waiting = format!("sluice_overload_waiting{{name=\"app\"}} {}", index + 1);
-        wait_for_sample(server, &waiting);
+        server.wait_for_sample(&waiting);
     }
 }
 
@@ -195,7 +187,7 @@ fn a_queue_serves_important_requests_first() {
     queue_up(&server, &mut clients, &waiting);
     // One that leaves is not served.
     clients.remove(1);
-    wait_for_sample(&server, "sluice_overload_waiting{name=\"app\"} 3");
+    server.wait_for_sample("sluice_overload_waiting{name=\"app\"} 3");
     serve_all(&gate, &server, &mut clients);
     assert_eq!(gate.seen(), ["/first", "/health", "/normal", "/low/too"]);
 }
@@ -230,11 +222,11 @@ fn requests_that_wait_for_too_long_are_shed() {
     assert_shed(&server.ask("/2"));
     // The deadline of a gRPC call is shorter, and over when the slot is free.
     let mut second = send(&server, "/3", "grpc-timeout: 1u\r\n");
-    wait_for_sample(&server, "sluice_overload_waiting{name=\"app\"} 1");
+    server.wait_for_sample("sluice_overload_waiting{name=\"app\"} 1");
     gate.free();
     assert_shed(&second.response());
     let late = "sluice_overload_shed_total{name=\"app\",class=\"normal\",reason=\"late\"} 2";
-    wait_for_sample(&server, late);
+    server.wait_for_sample(late);
     gate.end();
     assert_eq!(first.response().body, b"hi");
     assert_eq!(gate.seen(), ["/1"]);

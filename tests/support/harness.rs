@@ -337,6 +337,15 @@ impl Server {
             .sum()
     }
 
+    /// Waits until the metrics have this line.
+    pub fn wait_for_sample(&self, sample: &str) {
+        eventually(
+            sample,
+            || self.metrics().lines().any(|line| line == sample),
+            || self.metrics(),
+        );
+    }
+
     /// The metrics page of the admin endpoint, which must not be disabled.
     pub fn metrics(&self) -> String {
         let asked = format!(

@@ -104,6 +104,11 @@ pub struct Came {
     pub head_bytes: usize,
     /// Whether the client announced that it sends nothing after it. HTTP/1 only.
     pub is_last: bool,
+    /// Time from the end of the previous response, or from the beginning of the connection, to the first byte. HTTP/1
+    /// only.
+    pub idle: Duration,
+    /// When the response was ready to be sent; `None` unless [`Settings::times_stages`].
+    pub responded: Option<Moment>,
 }
 
 /// A request and its response in progress.
@@ -211,6 +216,8 @@ pub struct Settings {
     pub handshake_timeout: Duration,
     /// Whether to read the exact time for each request (access log, latency metrics) instead of the coarse one.
     pub exact_times: bool,
+    /// Whether to record when responses are ready.
+    pub times_stages: bool,
     /// Options of the listening sockets.
     pub sockets: SocketSettings,
     /// TCP keep-alive probes; `None` to disable them.

@@ -64,6 +64,7 @@ fn settings() -> Settings {
         client: ClientLimits::patient(TIMEOUT),
         handshake_timeout: TIMEOUT,
         exact_times: false,
+        times_stages: false,
         sockets: Default::default(),
         probes: None,
     }

@@ -22,6 +22,16 @@ pub struct Statistics {
     pub stale_reads: u64,
 }
 
+/// Whether a request was sent more than once.
+#[cfg(any(feature = "etcd", feature = "redis"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Once, as far as the engine can have received it.
+    First,
+    /// Again, after an attempt that may have had its effect.
+    Repeated,
+}
+
 /// The counters of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {

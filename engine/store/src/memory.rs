@@ -110,7 +110,7 @@ impl Store for MemoryStore {
         let mut state = self.ready()?;
         let writes = checked(writes, PLACE)?;
         if !state.holds(guard) {
-            return Err(StoreError::new(Fault::Refused, PLACE, format!("{guard:?}")));
+            return Err(StoreError::new(Fault::Refused, PLACE, guard.refusal()));
         }
         writes.iter().for_each(|write| state.apply(write));
         self.shared.changed.notify_all();

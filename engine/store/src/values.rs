@@ -52,6 +52,17 @@ pub enum Guard<'a> {
     Unchanged(&'a Key, Option<&'a Version>),
 }
 
+impl Guard<'_> {
+    /// The message for a write whose guard does not hold.
+    pub(crate) fn refusal(&self) -> String {
+        match self {
+            Guard::Always => "the engine made no use of the write".to_owned(),
+            Guard::Held(fence) => format!("the lock `{}` has passed to another holder", fence.name),
+            Guard::Unchanged(key, _) => format!("`{key}` has changed"),
+        }
+    }
+}
+
 /// How deep a list goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
 use crate::head::Scheme;
 use crate::moment::Moment;
@@ -90,6 +91,8 @@ pub struct ConnFacts {
     pub serial: u64,
     /// When it was accepted.
     pub began: Moment,
+    /// How long its TLS handshake took, to within the tick of the clock. Zero over QUIC.
+    pub handshake: Duration,
     /// The file descriptor of a TCP socket, to query the operating system about the connection while it is open.
     pub socket: Option<i32>,
     /// Requests received on this connection, including the current one.

@@ -175,6 +175,8 @@ objects! {
         pub should_log_credentials: bool,
         /// Logs each handler that runs.
         pub trace: bool,
+        /// Logs how long each stage of a request took (ours).
+        pub timings: bool,
     }
 }
 

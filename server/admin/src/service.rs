@@ -47,6 +47,7 @@ impl AdminService {
             client: ClientLimits::patient(CLIENT_TIMEOUT),
             handshake_timeout: CLIENT_TIMEOUT,
             exact_times: false,
+            times_stages: false,
             sockets: Default::default(),
             probes: None,
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::InFlight as Config;
+use sluice_net::clock;
 use sluice_net::gate::{Gate, Pass, Shut};
 use sluice_route::Template;
 
@@ -18,6 +19,7 @@ use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Handler, Step, Waiting};
+use sluice_pipeline::record::held_since;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 use sluice_pipeline::values;
@@ -68,7 +70,10 @@ impl Handler for InFlight {
                 return self.refuse(exchange, Shut::QueueFull);
             };
             let worker = Rc::clone(&exchange.worker);
-            match gate.enter(&worker, self.timeout).await {
+            let began = clock::now();
+            let entered = gate.enter(&worker, self.timeout).await;
+            held_since(exchange, began);
+            match entered {
                 Ok(pass) => {
                     held.pass = Some(pass);
                     keep(exchange, held);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{Overload as Config, Priority};
-use sluice_net::Body;
 use sluice_net::admission::{AdmissionControl, AdmissionState, Entry, Pass, Place};
+use sluice_net::{Body, clock};
 use sluice_observe::metrics::{CountedAdmission, Hub};
 use sluice_observe::random;
 use sluice_policy::overload::{
@@ -31,6 +31,7 @@ use sluice_pipeline::build::{self, Builder};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Assumed, Filter, Handler, Step, Waiting};
+use sluice_pipeline::record::held_since;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 use sluice_pipeline::values;
@@ -111,7 +112,10 @@ impl Handler for Overload {
                 return refuse(exchange, Shed::Full);
             };
             let worker = Rc::clone(&exchange.worker);
-            match queued.0.wait(&worker, self.wait_max).await {
+            let began = clock::now();
+            let admitted = queued.0.wait(&worker, self.wait_max).await;
+            held_since(exchange, began);
+            match admitted {
                 Ok(pass) => self.admit(exchange, pass),
                 Err(why) => refuse(exchange, why),
             }

@@ -135,6 +135,7 @@ async fn hold(exchange: &mut Exchange) -> Step {
     exchange.worker.clock.tick();
     timer.set(&exchange.worker.clock, held);
     poll_fn(|cx| timer.poll_expired(cx)).await;
+    exchange.context.log.queued += held;
     Step::Next
 }
 

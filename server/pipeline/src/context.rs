@@ -222,6 +222,7 @@ impl Empty for LogInfo {
             user: None,
             names: Vec::new(),
             fields: Vec::new(),
+            queued: std::time::Duration::ZERO,
             late: Vec::new(),
             body_bytes_sent: 0,
             body_bytes_read: 0,
@@ -237,6 +238,7 @@ impl Empty for LogInfo {
 
     fn clear(&mut self) {
         self.skip = false;
+        self.queued = std::time::Duration::ZERO;
         self.level = None;
         self.user = None;
         self.names.clear();
@@ -426,6 +428,8 @@ pub struct LogInfo {
     pub names: Vec<Arc<str>>,
     /// Fields added by `log_append`.
     pub fields: Vec<(Arc<str>, String)>,
+    /// How long handlers have held it back.
+    pub queued: std::time::Duration,
     /// Fields to compute when the response has ended.
     pub late: Vec<Arc<dyn Late>>,
     /// Response body bytes sent; set when the response has ended.

@@ -8,7 +8,7 @@ use sluice_message::Method;
 use sluice_net::{Completion, Ending, Side};
 use sluice_observe::Recorder;
 use sluice_observe::log::{
-    AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, Severity, add_request,
+    AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, Severity, Timings, add_request,
 };
 use sluice_observe::metrics::SiteMetrics;
 use sluice_observe::site_counts::SiteTable;
@@ -280,7 +280,44 @@ fn facts<'a>(exchange: &'a Exchange, completion: &Completion, status: u16) -> Re
         response_fields: &exchange.res.fields,
         extra: &exchange.context.log.fields,
         level: exchange.context.log.level,
+        timings: exchange
+            .came
+            .responded
+            .map(|_| timings(exchange, completion)),
     }
+}
+
+/// How long the stages of the request took.
+fn timings(exchange: &Exchange, completion: &Completion) -> Timings {
+    let conn = &exchange.conn.facts;
+    let ended = exchange.started + completion.duration;
+    let ready = exchange.came.responded.unwrap_or(ended);
+    let facts = exchange.context.upstream.facts.as_ref();
+    let last = facts.and_then(|facts| facts.tries.last());
+    let body = last.and_then(|last| {
+        let (ended, responded) = (last.body.ended.get()?, last.responded?);
+        Some(ended.saturating_sub(responded))
+    });
+    Timings {
+        handshake: (exchange.conn.tls.is_some() && conn.requests.get() == 1)
+            .then_some(conn.handshake),
+        idle: exchange.came.idle,
+        head: exchange.came.head_time,
+        queue: exchange.context.log.queued,
+        connect: last.and_then(|last| last.connected),
+        upstream_head: last.and_then(|last| {
+            let responded = last.responded?;
+            Some(responded.saturating_sub(last.connected.unwrap_or_default()))
+        }),
+        upstream_body: body,
+        handling: ready.since(exchange.started),
+        sending: ended.since(ready),
+    }
+}
+
+/// Notes that a handler has held the request back since `began`.
+pub fn held_since(exchange: &mut Exchange, began: sluice_message::Moment) {
+    exchange.context.log.queued += sluice_net::clock::now().since(began);
 }
 
 /// The method as the client sent it.

@@ -75,6 +75,7 @@ pub fn settings(server: &Server) -> Settings {
         handshake_timeout: HANDSHAKE_TIMEOUT,
         // Each request counts in the percentiles of its site. Coarse times would be up to a tenth of a second off.
         exact_times: true,
+        times_stages: server.logs.as_ref().is_some_and(|logs| logs.timings),
         sockets: sockets(server),
         probes: probes(server),
     }

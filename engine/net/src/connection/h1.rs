@@ -226,13 +226,14 @@ impl<S: Service> Connection<S> {
         link.body_bytes.set(0);
         *link.body.borrow_mut() = BodyState::Finished;
         exchange.started = start_of(settings, &link.worker.clock);
+        exchange.came.idle = exchange.started.since(self.rested_at);
         if let HeadWait::Begun(since) = self.head_wait {
             exchange.came.head_time = link.worker.clock.coarse().since(since);
         }
     }
 
     /// Records how an exchange ended.
-    fn end(&self, service: &S, exchange: &mut Exchange<S::Context>, ended: Ended) -> Next {
+    fn end(&mut self, service: &S, exchange: &mut Exchange<S::Context>, ended: Ended) -> Next {
         // A body that a handler took and dropped is returned before its rest is inspected.
         exchange.body = RequestBody::None;
         let completion = Completion {
@@ -243,6 +244,7 @@ impl<S: Service> Connection<S> {
             body_bytes_read: self.link.body_bytes.get(),
             duration: self.duration_of(exchange.started, service.settings().exact_times),
         };
+        self.rested_at = exchange.started + completion.duration;
         service.record(exchange, &completion);
         match (ended.next, &completion.ending) {
             (Next::Drop, Ending::Aborted) => {}

@@ -182,6 +182,8 @@ pub(crate) struct Connection<S: Service> {
     info: Rc<ConnInfo>,
     decoder: RequestDecoder,
     head_wait: HeadWait,
+    /// When the last response ended, or the connection began.
+    rested_at: Moment,
     /// Whether no request was served on it yet.
     is_new: bool,
     /// Requests served since the task last yielded to other connections.
@@ -240,6 +242,7 @@ impl<S: Service> Connection<S> {
             link,
             slot,
             shared,
+            rested_at: info.facts.began,
             info: Rc::new(info),
             decoder: RequestDecoder::new(),
             head_wait: HeadWait::Nothing,
@@ -299,6 +302,8 @@ impl<S: Service> Connection<S> {
                 // Not shared before the first request.
                 let info = Rc::make_mut(&mut self.info);
                 info.tls = Some(Box::new(tls));
+                self.rested_at = worker.clock.coarse();
+                info.facts.handshake = self.rested_at.since(info.facts.began);
                 return true;
             }
             Err(Unsecured::Failed(HandshakeError::PlainHttp)) => {

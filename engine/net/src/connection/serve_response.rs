@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use sluice_message::Status;
 
 use crate::body::Body;
+use crate::clock;
 use crate::failure::Failure;
 use crate::interims::Interim;
 use crate::service::{Exchange, Refused, Response, Service};
@@ -58,6 +59,9 @@ pub(crate) async fn response<S: Service>(
             break None;
         }
     };
+    if service.settings().times_stages {
+        exchange.came.responded = Some(clock::now());
+    }
     if let Some(body) = body {
         return Ok(final_response(exchange, body));
     }

@@ -13,6 +13,7 @@ use sluice_net::tls::certificates_from_pem;
 use ureq::http::{HeaderValue, Request, Response, Uri};
 
 use super::EtcdOptions;
+use crate::calls::Attempt;
 use crate::failure::{Fault, StoreError};
 use crate::limits::RESPONSE_BYTES_MAX;
 use crate::tls::TlsVerification;
@@ -36,15 +37,6 @@ struct Client(Fetcher);
 struct Login {
     user: String,
     password: String,
-}
-
-/// Whether a request was sent more than once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
-    /// Once, as far as a member can have received it.
-    First,
-    /// Again, after an attempt that may have had its effect.
-    Repeated,
 }
 
 /// One attempt that failed.

@@ -15,13 +15,13 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value as Json, json};
 
-use crate::calls::{Calls, Statistics, checked, random_text};
+use crate::calls::{Attempt, Calls, Statistics, checked, random_text};
 use crate::failure::{Fault, StoreError};
 use crate::lease::Lease;
 use crate::limits::{ENTRIES_MAX, LIST_PAGE, WRITES_MAX};
 use crate::values::{Entry, Guard, Listed, Reach, Value, Version, Write, entries};
 use crate::{Key, Store, Watch};
-use gateway::{Attempt, Gateway};
+use gateway::Gateway;
 use layout::{Kv, Layout, Metadata, RangeReply, TxnReply, encoded};
 
 pub use options::EtcdOptions;
@@ -227,7 +227,7 @@ impl Shared {
         if attempt == Attempt::Repeated && metadata.is_some_and(|found| found.writer == writer) {
             return Ok(());
         }
-        Err(self.error(Fault::Refused, refusal(guard)))
+        Err(self.error(Fault::Refused, guard.refusal()))
     }
 
     /// The guard as comparisons of a transaction.
@@ -240,7 +240,7 @@ impl Shared {
         };
         // The text of another engine is not a revision of this one.
         if revision.parse::<i64>().is_err() {
-            return Err(self.error(Fault::Refused, refusal(guard)));
+            return Err(self.error(Fault::Refused, guard.refusal()));
         }
         Ok(vec![layout::compare(&key, target, revision)])
     }
@@ -323,13 +323,5 @@ fn value_of(kv: Kv, metadata: Option<Kv>) -> Value {
         modified: metadata.map_or(SystemTime::UNIX_EPOCH, |own| own.modified()),
         version: Version(kv.mod_revision.to_string()),
         bytes: kv.value,
-    }
-}
-
-fn refusal(guard: Guard<'_>) -> String {
-    match guard {
-        Guard::Always => "etcd made no use of the transaction".to_owned(),
-        Guard::Held(fence) => format!("the lock `{}` has passed to another holder", fence.name),
-        Guard::Unchanged(key, _) => format!("`{key}` has changed"),
     }
 }

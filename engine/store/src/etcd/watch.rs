@@ -189,7 +189,9 @@ impl Follower {
         })?;
         let Some(reply) = message.result else {
             let error = message.error.unwrap_or_default();
-            let code = error["grpc_code"].as_i64().unwrap_or_default();
+            // From etcd 3.6 on the gateway calls it `code`.
+            let code = error["grpc_code"].as_i64().or(error["code"].as_i64());
+            let code = code.unwrap_or_default();
             let text = error["message"].as_str().unwrap_or("an error without text");
             return Err(self.failed(code, text));
         };

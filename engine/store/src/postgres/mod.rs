@@ -155,6 +155,10 @@ impl Shared {
                     Err(failed) if is_conflict(&failed) && conflicts < CONFLICT_RETRIES => {
                         conflicts += 1;
                     }
+                    // Others write the same all the time: so it has changed.
+                    Err(failed) if is_conflict(&failed) => {
+                        return Err(Failed::Own(Fault::Refused, guard.refusal()));
+                    }
                     other => return other,
                 }
             }
@@ -197,7 +201,7 @@ async fn transaction(
     let transaction = client.build_transaction().isolation_level(level);
     let transaction = transaction.start().await?;
     if !holds(&transaction, guard).await? {
-        return Err(Failed::Own(Fault::Refused, refusal(guard)));
+        return Err(Failed::Own(Fault::Refused, guard.refusal()));
     }
     let mut names = Vec::new();
     let mut values = Vec::new();
@@ -257,12 +261,4 @@ fn is_conflict(failed: &Failed) -> bool {
         SqlState::UNIQUE_VIOLATION,
     ];
     error.code().is_some_and(|code| conflicts.contains(code))
-}
-
-fn refusal(guard: Guard<'_>) -> String {
-    match guard {
-        Guard::Always => "the database made no use of the transaction".to_owned(),
-        Guard::Held(fence) => format!("the lock `{}` has passed to another holder", fence.name),
-        Guard::Unchanged(key, _) => format!("`{key}` has changed"),
-    }
 }

@@ -4,7 +4,8 @@
 ///
 /// `certmagic_data` and `certmagic_locks` are the tables of the plugin `caddy.storage.postgres`, which goes on using
 /// them. Triggers give each value a new revision and announce it, also if Caddy wrote it, and give a lock that Caddy
-/// took a new token, so that the former holder of ours is refused.
+/// took a new token, so that the former holder of ours is refused. They run as their owner: the role of Caddy
+/// needs no privileges on the sequence.
 pub const SCHEMA: &str = "
 create table if not exists certmagic_data (
   key text primary key,
@@ -23,19 +24,19 @@ alter table certmagic_locks
   add column if not exists holder text;
 
 create or replace function sluice_data_revise() returns trigger
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 begin
   new.revision := nextval('sluice_revision');
   return new;
 end $$;
 create or replace function sluice_data_announce() returns trigger
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 begin
   perform pg_notify('sluice_data', case when tg_op = 'DELETE' then old.key else new.key end);
   return null;
 end $$;
 create or replace function sluice_locks_revise() returns trigger
-language plpgsql set search_path from current as $$
+language plpgsql security definer set search_path from current as $$
 begin
   if tg_op = 'UPDATE' and new.renewals = old.renewals then
     new.token := nextval('sluice_revision');

@@ -10,6 +10,7 @@ use redis::{
 };
 
 use super::{RedisOptions, RedisServers};
+use crate::calls::Attempt;
 use crate::failure::{Fault, StoreError};
 use crate::limits::IDLE_CONNECTIONS_MAX;
 use crate::tls::{TlsOptions, TlsVerification};
@@ -23,14 +24,6 @@ pub(super) struct Link {
     client_name: String,
     timeout: Duration,
     idle: Mutex<Vec<Connection>>,
-}
-
-/// Whether a command was sent more than once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attempt {
-    First,
-    /// Again, after an attempt that may have had its effect.
-    Repeated,
 }
 
 impl Link {

@@ -21,14 +21,14 @@ use std::time::{Duration, SystemTime};
 
 use redis::{Cmd, cmd};
 
-use crate::calls::{Calls, Statistics, checked};
+use crate::calls::{Attempt, Calls, Statistics, checked};
 use crate::failure::{Fault, StoreError};
 use crate::lease::Lease;
 use crate::limits::{ENTRIES_MAX, SCRIPT_KEYS};
 use crate::values::{Entry, Guard, Reach, Value, Write};
 use crate::{Key, Store, Watch};
 use envelope::Envelopes;
-use link::{Attempt, Link};
+use link::Link;
 
 pub use options::{Compression, RedisOptions, RedisServers};
 
@@ -227,7 +227,7 @@ impl Shared {
             {
                 Ok(())
             }
-            "refused" => Err(self.link.error(Fault::Refused, refusal(guard))),
+            "refused" => Err(self.link.error(Fault::Refused, guard.refusal())),
             _ => {
                 let key = String::from_utf8_lossy(&reply.1).into_owned();
                 let what = format!("`{key}` is neither a value nor a directory as it has to be");
@@ -313,14 +313,6 @@ impl Shared {
         Ok(members
             .filter_map(|name| String::from_utf8(name).ok())
             .collect())
-    }
-}
-
-fn refusal(guard: Guard<'_>) -> String {
-    match guard {
-        Guard::Always => "the script made no use of its arguments".to_owned(),
-        Guard::Held(fence) => format!("the lock `{}` has passed to another holder", fence.name),
-        Guard::Unchanged(key, _) => format!("`{key}` has changed"),
     }
 }
 

@@ -6,23 +6,12 @@ use sluice_store::etcd::{EtcdOptions, EtcdStore};
 use sluice_store::{Entry, Fault, Guard, Key, Reach, Store, TlsVerification, Write};
 
 use crate::conformance;
+use crate::plain_calls::{key, put, text};
+use crate::servers::SHORT_LEASE;
 use crate::servers::certificates::certificates;
-use crate::servers::etcd::{Cluster, SHORT_LEASE, ctl};
+use crate::servers::etcd::{Cluster, ctl};
 use crate::temp_folder::TempFolder;
-use crate::wait::eventually;
-
-fn key(text: &str) -> Key {
-    Key::new(text).unwrap()
-}
-
-fn put(store: &dyn Store, name: &str, text: &str) -> Result<(), sluice_store::StoreError> {
-    store.save(&[Write::Put(&key(name), text.as_bytes())], Guard::Always)
-}
-
-fn text(store: &dyn Store, name: &str) -> Option<String> {
-    let value = store.load(&[&key(name)]).unwrap().remove(0);
-    value.map(|value| String::from_utf8(value.bytes).unwrap())
-}
+use crate::wait::{TIMEOUT, eventually};
 
 #[test]
 fn etcd_keeps_the_contract() {
@@ -54,9 +43,12 @@ fn etcd_values_are_those_of_etcdctl() {
     ctl(&url, &["put", "/test/config//theirs", "x"]);
     ctl(&url, &["put", "/test/config/../up", "x"]);
     ctl(&url, &["put", "/tests/config/a", "x"]);
-    let changes = watch.next(Duration::from_secs(20)).unwrap();
+    let changes = watch.next(TIMEOUT).unwrap();
     assert_eq!(changes[0].key, key("config/theirs"));
-    assert_eq!(text(&store, "config/theirs").as_deref(), Some("b.test"));
+    assert_eq!(
+        text(&store, "config/theirs").unwrap().as_deref(),
+        Some("b.test")
+    );
     let entries = store.list(&Key::default(), Reach::All).unwrap();
     let sizes = entries.iter().map(|entry| match entry {
         Entry::Value {
@@ -170,7 +162,7 @@ fn etcd_users_need_their_password() {
     let describe = || format!("{:?}", put(&store, "a", "2"));
     eventually("writes", || put(&store, "a", "2").is_ok(), describe);
     // The watch has either continued or says that it has ended.
-    match watch.next(Duration::from_secs(20)) {
+    match watch.next(TIMEOUT) {
         Ok(changes) => assert_eq!(changes[0].key, key("a")),
         Err(error) => assert_eq!(error.fault, Fault::Away),
     }
@@ -202,7 +194,7 @@ fn etcd_members_and_clients_show_certificates() {
     eventually("a write", || put(&store, "a", "1").is_ok(), describe);
     let mut watch = store.watch(&key("a")).unwrap();
     put(&store, "a", "2").unwrap();
-    assert!(!watch.next(Duration::from_secs(20)).unwrap().is_empty());
+    assert!(!watch.next(TIMEOUT).unwrap().is_empty());
     let anonymous = EtcdOptions {
         identity: None,
         ..options.clone()
@@ -289,11 +281,11 @@ fn etcd_goes_on_without_its_leader_and_reads_without_a_quorum() {
         began.elapsed()
     );
     // Either the watch has continued on another member, or a new one finds the value.
-    let seen = watch.next(Duration::from_secs(20));
+    let seen = watch.next(TIMEOUT);
     if let Ok(changes) = &seen {
         assert_eq!(changes[0].key, key("a"));
     }
-    assert_eq!(text(&store, "a").as_deref(), Some("2"));
+    assert_eq!(text(&store, "a").unwrap().as_deref(), Some("2"));
     assert_eq!(store.statistics().stale_reads, 0);
 
     // Without a quorum nothing is written, and what the last member has is read.
@@ -302,7 +294,7 @@ fn etcd_goes_on_without_its_leader_and_reads_without_a_quorum() {
     let began = Instant::now();
     let error = put(&store, "a", "3").unwrap_err();
     assert_eq!(error.fault, Fault::Away, "{error}");
-    assert_eq!(text(&store, "a").as_deref(), Some("2"));
+    assert_eq!(text(&store, "a").unwrap().as_deref(), Some("2"));
     assert_eq!(store.list(&Key::default(), Reach::All).unwrap().len(), 1);
     assert_eq!(store.statistics().stale_reads, 2);
     let error = store.lease("x", Duration::ZERO).unwrap_err();
@@ -314,7 +306,7 @@ fn etcd_goes_on_without_its_leader_and_reads_without_a_quorum() {
     cluster.restart(dead);
     let describe = || format!("{:?}", put(&store, "a", "4"));
     eventually("a write", || put(&store, "a", "4").is_ok(), describe);
-    assert_eq!(text(&store, "a").as_deref(), Some("4"));
+    assert_eq!(text(&store, "a").unwrap().as_deref(), Some("4"));
 }
 
 #[test]
@@ -368,6 +360,6 @@ fn etcd_that_is_full_is_read_and_emptied() {
         put(&store, "small", "2").unwrap_err().fault,
         Fault::ReadOnly
     );
-    assert_eq!(text(&store, "small").as_deref(), Some("1"));
+    assert_eq!(text(&store, "small").unwrap().as_deref(), Some("1"));
     store.save(&[Write::Delete(&name)], Guard::Always).unwrap();
 }

@@ -73,8 +73,14 @@ fn a_silent_engine_is_given_up(engine: &str, proxy: &Proxy, open: Open<'_>) {
     let read = store.load(&[&name]).unwrap_err();
     assert_eq!(read.fault, Fault::Away);
     assert!(read.to_string().contains("does not respond"), "{read}");
+    // So is a new connection, which is taken and gets no response.
+    let new = open(proxy.port, Duration::from_millis(500));
+    let read = new.load(&[&name]).unwrap_err();
+    assert_eq!(read.fault, Fault::Away);
+    let watch = new.watch(&name).err();
+    assert_eq!(watch.map(|error| error.fault), Some(Fault::Away));
     println!(
-        "{engine}: a write and a read were given up in {:?}",
+        "{engine}: two reads, a write and a watch were given up in {:?}",
         began.elapsed()
     );
     proxy.silence(false);

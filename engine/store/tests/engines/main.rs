@@ -10,6 +10,7 @@ mod conformance;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod faults;
+mod plain_calls;
 #[path = "../../../../tests/support/ports.rs"]
 mod ports;
 #[cfg(feature = "postgres")]

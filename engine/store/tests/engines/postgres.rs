@@ -4,29 +4,15 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::Duration;
 
 use sluice_store::postgres::{PostgresOptions, PostgresStore, SCHEMA, SchemaSetup};
-use sluice_store::{Entry, Fault, Guard, Key, Reach, Store, StoreError, Write};
+use sluice_store::{Entry, Fault, Guard, Key, Reach, Store, Write};
 
 use crate::conformance;
+use crate::plain_calls::{key, put, text};
+use crate::servers::SHORT_LEASE;
 use crate::servers::certificates::certificates;
-use crate::servers::postgres::{SHORT_LEASE, Server};
+use crate::servers::postgres::Server;
 use crate::temp_folder::TempFolder;
-use crate::wait::eventually;
-
-/// How long something may take to arrive: only reached when the test fails.
-const ARRIVAL: Duration = Duration::from_secs(20);
-
-fn key(text: &str) -> Key {
-    Key::new(text).unwrap()
-}
-
-fn put(store: &dyn Store, name: &str, text: &str) -> Result<(), StoreError> {
-    store.save(&[Write::Put(&key(name), text.as_bytes())], Guard::Always)
-}
-
-fn text(store: &dyn Store, name: &str) -> Result<Option<String>, StoreError> {
-    let value = store.load(&[&key(name)])?.remove(0);
-    Ok(value.map(|value| String::from_utf8(value.bytes).unwrap()))
-}
+use crate::wait::{TIMEOUT, eventually};
 
 #[test]
 fn postgres_keeps_the_contract() {
@@ -73,13 +59,13 @@ fn postgres_rows_are_those_of_caddy() {
     // Caddy's writes are announced, and change the version.
     let mut watch = store.watch(&key("acme")).unwrap();
     web(caddy_put);
-    let changes = watch.next(ARRIVAL).unwrap();
+    let changes = watch.next(TIMEOUT).unwrap();
     assert_eq!(changes[0].key, key("acme/theirs"));
     let unchanged = Guard::Unchanged(&key("acme/theirs"), Some(&value.version));
     let stale = store.save(&[Write::Put(&key("acme/theirs"), b"ours")], unchanged);
     assert_eq!(stale.unwrap_err().fault, Fault::Refused);
     web("delete from certmagic_data where key = 'acme/theirs'");
-    assert_eq!(watch.next(ARRIVAL).unwrap()[0].value, None);
+    assert_eq!(watch.next(TIMEOUT).unwrap()[0].value, None);
 
     // Its lock excludes us, and what it takes over from us is not ours any more.
     let caddy_lock = "insert into certmagic_locks (key, expires) \
@@ -98,6 +84,16 @@ fn postgres_rows_are_those_of_caddy() {
     assert_eq!(late.unwrap_err().fault, Fault::Refused);
     drop(held);
     assert_eq!(store.leases().unwrap(), ["issue"]);
+    // A Caddy with a role of its own knows nothing of our sequence.
+    server.sql(
+        "certs",
+        "create role caddy; grant select, insert, update, delete on certmagic_data to caddy; \
+         grant select, insert, update, delete on certmagic_locks to caddy",
+    );
+    let own_role = format!("set role caddy; {caddy_put}; {caddy_lock}");
+    server.sql("certs", &own_role);
+    assert_eq!(watch.next(TIMEOUT).unwrap()[0].key, key("acme/theirs"));
+    web("delete from certmagic_data where key = 'acme/theirs'");
     // What is not a key is not shown.
     web("insert into certmagic_data (key) values ('/a'), ('a//b'), ('x/null')");
     let entries = store.list(&Key::default(), Reach::All).unwrap();
@@ -177,7 +173,7 @@ fn postgres_servers_and_clients_show_certificates() {
     assert_eq!(server.sql("certs", encrypted), "1\n");
     let mut watch = store.watch(&key("a")).unwrap();
     put(&store, "a", "2").unwrap();
-    assert!(!watch.next(ARRIVAL).unwrap().is_empty());
+    assert!(!watch.next(TIMEOUT).unwrap().is_empty());
     let mut untrusted = full("127.0.0.1");
     untrusted.tls.ca = None;
     let error = put(&PostgresStore::open(&untrusted).unwrap(), "a", "3").unwrap_err();
@@ -242,7 +238,7 @@ fn postgres_that_takes_no_writes_is_read_and_a_crashed_one_is_found_again() {
     server.crash();
     let describe = || format!("{:?}", put(&store, "a", "3"));
     eventually("a write", || put(&store, "a", "3").is_ok(), describe);
-    let error = watch.next(ARRIVAL).unwrap_err();
+    let error = watch.next(TIMEOUT).unwrap_err();
     assert_eq!(error.fault, Fault::Away, "{error}");
 }
 

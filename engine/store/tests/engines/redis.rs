@@ -3,32 +3,16 @@
 use std::time::Duration;
 
 use sluice_store::redis::{Compression, RedisOptions, RedisServers, RedisStore};
-use sluice_store::{
-    Entry, Fault, Guard, Key, Reach, Store, StoreError, TlsOptions, TlsVerification, Write,
-};
+use sluice_store::{Entry, Fault, Guard, Reach, Store, TlsOptions, TlsVerification, Write};
 
 use crate::conformance;
+use crate::plain_calls::{key, put, text};
 use crate::ports::free_port;
+use crate::servers::SHORT_LEASE;
 use crate::servers::certificates::certificates;
-use crate::servers::redis::{SHORT_LEASE, Server};
+use crate::servers::redis::Server;
 use crate::temp_folder::TempFolder;
-use crate::wait::eventually;
-
-/// How long something may take to arrive: only reached when the test fails.
-const ARRIVAL: Duration = Duration::from_secs(20);
-
-fn key(text: &str) -> Key {
-    Key::new(text).unwrap()
-}
-
-fn put(store: &dyn Store, name: &str, text: &str) -> Result<(), StoreError> {
-    store.save(&[Write::Put(&key(name), text.as_bytes())], Guard::Always)
-}
-
-fn text(store: &dyn Store, name: &str) -> Result<Option<String>, StoreError> {
-    let value = store.load(&[&key(name)])?.remove(0);
-    Ok(value.map(|value| String::from_utf8(value.bytes).unwrap()))
-}
+use crate::wait::{TIMEOUT, eventually};
 
 #[test]
 fn redis_keeps_the_contract() {
@@ -145,12 +129,12 @@ fn redis_watch_finds_the_writes_of_caddy() {
         let name = format!("acme/theirs{setting}");
         server.cli(&["ZADD", "caddy/acme", "1", name.trim_start_matches("acme/")]);
         server.cli(&["SET", &format!("caddy/{name}"), foreign]);
-        let changes = watch.next(ARRIVAL).unwrap();
+        let changes = watch.next(TIMEOUT).unwrap();
         assert_eq!(changes.len(), 1, "{changes:?}");
         assert_eq!(changes[0].key, key(&name));
         assert_eq!(changes[0].value.as_ref().unwrap().bytes, b"x");
         server.cli(&["DEL", &format!("caddy/{name}")]);
-        let changes = watch.next(ARRIVAL).unwrap();
+        let changes = watch.next(TIMEOUT).unwrap();
         assert_eq!((&changes[0].key, &changes[0].value), (&key(&name), &None));
     }
 }
@@ -178,7 +162,7 @@ fn redis_garbage_under_our_keys_is_named_and_harms_nothing_else() {
     assert!(matches!(entries[0], Entry::Value { size: 1, .. }));
     let mut watch = store.watch(&key("a")).unwrap();
     put(&store, "a/garbage", "ours").unwrap();
-    assert_eq!(watch.next(ARRIVAL).unwrap()[0].key, key("a/garbage"));
+    assert_eq!(watch.next(TIMEOUT).unwrap()[0].key, key("a/garbage"));
     // With another key the values are there, and cannot be used.
     let options = |byte: u8| RedisOptions {
         encryption_key: Some([byte; 32]),
@@ -281,7 +265,7 @@ fn redis_servers_and_clients_show_certificates() {
     put(&store, "a", "1").unwrap();
     let mut watch = store.watch(&key("a")).unwrap();
     put(&store, "a", "2").unwrap();
-    assert!(!watch.next(ARRIVAL).unwrap().is_empty());
+    assert!(!watch.next(TIMEOUT).unwrap().is_empty());
     let anonymous = TlsOptions {
         identity: None,
         ..full.clone()

@@ -92,6 +92,31 @@ pub struct RequestFacts<'a> {
     pub extra: &'a [(std::sync::Arc<str>, String)],
     /// The level of the entry; `None` for the one that follows from the status.
     pub level: Option<Level>,
+    /// How long its stages took, if they are logged.
+    pub timings: Option<Timings>,
+}
+
+/// How long the stages of a request took. An absent one did not happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// The TLS handshake, at the first request of a connection.
+    pub handshake: Option<Duration>,
+    /// From the end of the previous response to the first byte.
+    pub idle: Duration,
+    /// From the first byte to the end of the head, if it did not arrive at once.
+    pub head: Duration,
+    /// In the queues of handlers.
+    pub queue: Duration,
+    /// Until the connection to the upstream was established.
+    pub connect: Option<Duration>,
+    /// From there to the head of its response.
+    pub upstream_head: Option<Duration>,
+    /// From there to the end of its body.
+    pub upstream_body: Option<Duration>,
+    /// From the head of the request to the response, of which `queue`, `connect` and `upstream_head` are parts.
+    pub handling: Duration,
+    /// From there to the last byte of the response, of which `upstream_body` is a part.
+    pub sending: Duration,
 }
 
 impl AccessLog {
@@ -200,6 +225,9 @@ impl AccessLog {
                 fields.duration("duration", facts.duration);
                 fields.integer("size", facts.size);
                 fields.integer("status", u64::from(facts.status));
+                if let Some(timings) = &facts.timings {
+                    add_timings(fields, timings);
+                }
                 fields.json.plain_key("resp_headers");
                 push_fields(fields.json, facts.response_fields, self.credentials);
                 for (key, value) in facts.extra {
@@ -274,6 +302,27 @@ pub fn add_request(
         push_tls(json, tls);
     }
     json.end_object();
+}
+
+fn add_timings(fields: &mut Fields<'_, '_>, timings: &Timings) {
+    fields.json.plain_key("timings");
+    fields.json.begin_object();
+    for (key, time) in [
+        ("tls_handshake", timings.handshake),
+        ("idle", Some(timings.idle)),
+        ("head", Some(timings.head)),
+        ("queue", Some(timings.queue)),
+        ("connect", timings.connect),
+        ("upstream_head", timings.upstream_head),
+        ("upstream_body", timings.upstream_body),
+        ("handling", Some(timings.handling)),
+        ("sending", Some(timings.sending)),
+    ] {
+        if let Some(time) = time {
+            fields.duration(key, time);
+        }
+    }
+    fields.json.end_object();
 }
 
 fn text(json: &mut JsonWriter<'_>, key: &'static str, value: &[u8]) {

@@ -27,7 +27,7 @@ mod syslog;
 mod time_text;
 mod zone;
 
-pub use access::{AccessLog, Credentials, RequestFacts, add_request};
+pub use access::{AccessLog, Credentials, RequestFacts, Timings, add_request};
 pub use archive::{Archive, Compression};
 pub use direct::{write_before_close, write_pending};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};

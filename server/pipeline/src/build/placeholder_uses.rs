@@ -4,6 +4,7 @@
 use std::any::Any;
 
 use sluice_model::handler::Templates;
+use sluice_model::http::ServerLogs;
 use sluice_model::nginx::Nginx;
 use sluice_model::walk::{Visitor, Walk};
 use sluice_route::Key;
@@ -52,6 +53,8 @@ impl Visitor for PlaceholderUses {
     fn object(&mut self, object: &dyn Any) {
         // Templates look placeholders up by name, also in files that are not read yet.
         self.proxy_facts |= object.is::<Templates>();
+        let logs = object.downcast_ref::<ServerLogs>();
+        self.proxy_facts |= logs.is_some_and(|logs| logs.timings);
         if let Some(nginx) = object.downcast_ref::<Nginx>() {
             // Pages with commands do so too. Their variables are names of placeholders, without braces.
             let names = nginx.variables.values().chain(nginx.families.values());
@@ -147,6 +150,16 @@ mod tests {
         ] {
             assert_eq!(respond(body), NONE, "{body}");
         }
+    }
+
+    #[test]
+    fn a_log_with_timings_shows_the_time_of_upstreams() {
+        let uses = |timings: bool| {
+            let server = format!(r#"{{"logs":{{"timings":{timings}}}}}"#);
+            PlaceholderUses::of(&serde_json::from_str::<Server>(&server).expect("it is a server"))
+        };
+        assert!(uses(true).proxy_facts);
+        assert_eq!(uses(false), NONE);
     }
 
     #[test]

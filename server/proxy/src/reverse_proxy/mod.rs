@@ -47,7 +47,7 @@ use sluice_message::{FieldId, Method, Moment, Status, Version};
 use sluice_net::load::Lease;
 use sluice_net::queue::Queue;
 use sluice_net::tunnel::Term;
-use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side, Worker};
+use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side, Worker, clock};
 use sluice_route::matcher::ResponseMatcher;
 use sluice_upstream::{
     Call, CallFailure, Carrier, Endpoint, Heard, Origin, Response, Timeouts, Upload, Wanted,
@@ -74,6 +74,7 @@ use sluice_pipeline::collect::Text;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
+use sluice_pipeline::record::held_since;
 use tried::Tried;
 use upstream::Upstream;
 use verbose::Verbose;
@@ -195,7 +196,9 @@ impl ReverseProxy {
         }
         loop {
             if let Some(queue) = self.selection.queue().filter(|_| tried.count() == 0) {
+                let began = clock::now();
                 Box::pin(self.wait_in(queue, exchange, set.as_ref())).await;
+                held_since(exchange, began);
             }
             let chosen = match &set {
                 None => self.selection.choose(&self.upstreams, exchange, &tried),

@@ -45,6 +45,7 @@ pub(in super::super) struct ServerOptions {
     trusted_proxies_unix: bool,
     client_ip_headers: Vec<String>,
     log_credentials: bool,
+    log_timings: bool,
     metrics: Option<Metrics>,
     trace: bool,
     allow_0rtt: Option<bool>,
@@ -195,6 +196,12 @@ pub(super) static SERVERS: Options<ServerOptions> = Options::new(
             "log_credentials",
             Flag(|options| &mut options.log_credentials),
         ),
+        option::<ServerOptions>(
+            "log_timings",
+            "log_timings",
+            Flag(|options| &mut options.log_timings),
+        )
+        .own(),
         option::<ServerOptions>(
             "protocols",
             "protocols [h1|h2|h2c|h3]",
@@ -639,9 +646,10 @@ fn apply(options: &ServerOptions, server: &mut Server) {
     server.trusted_proxies_unix = options.trusted_proxies_unix;
     server.allow_0rtt = options.allow_0rtt;
     server.http3.clone_from(&options.http3);
-    if options.log_credentials || options.trace {
+    if options.log_credentials || options.log_timings || options.trace {
         let logs = server.logs.get_or_insert_with(ServerLogs::default);
         logs.should_log_credentials = options.log_credentials;
+        logs.timings = options.log_timings;
         logs.trace = options.trace;
     }
 }

@@ -1,11 +1,10 @@
 //! Members of an etcd cluster.
 
 use std::process::Command;
-use std::time::Duration;
 
 use sluice_store::etcd::{EtcdOptions, EtcdStore};
 
-use super::Engine;
+use super::{Engine, SHORT_LEASE};
 use crate::abilities::can_run;
 use crate::ports::free_port;
 use crate::temp_folder::TempFolder;
@@ -123,9 +122,6 @@ pub fn ctl(url: &str, arguments: &[&str]) -> String {
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
-
-/// A lease time that ends soon, for tests of a holder that has died.
-pub const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// A store on one member, with leases of that time.
 pub fn open(url: &str) -> EtcdStore {

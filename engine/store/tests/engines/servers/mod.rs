@@ -12,10 +12,14 @@ pub mod redis;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use sluice_store::Store;
 
 use crate::wait::until;
+
+/// A lease time that ends soon, for tests of a holder that has died.
+pub const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// A store with leases of a short time on an engine that runs already, for a child process.
 pub fn open(engine: &str, place: &str) -> Box<dyn Store> {

@@ -3,17 +3,13 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use sluice_store::postgres::{PostgresOptions, PostgresStore};
 
-use super::Engine;
+use super::{Engine, SHORT_LEASE};
 use crate::abilities::{skipped, tried};
 use crate::ports::free_port;
 use crate::temp_folder::TempFolder;
-
-/// A lease time that ends soon, for tests of a holder that has died.
-pub const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// The user `nobody` and its group, as Debian and others number them.
 const NOBODY: u32 = 65_534;

@@ -5,13 +5,10 @@ use std::time::Duration;
 
 use sluice_store::redis::{RedisOptions, RedisServers, RedisStore};
 
-use super::Engine;
+use super::{Engine, SHORT_LEASE};
 use crate::abilities::can_run;
 use crate::ports::free_port;
 use crate::temp_folder::TempFolder;
-
-/// A lease time that ends soon, for tests of a holder that has died.
-pub const SHORT_LEASE: Duration = Duration::from_secs(2);
 
 /// A server in a temporary folder.
 pub struct Server {

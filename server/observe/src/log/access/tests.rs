@@ -76,6 +76,7 @@ fn facts<'a>(request: &'a FieldLines, response: &'a FieldLines) -> RequestFacts<
         response_fields: response,
         extra: &[],
         level: None,
+        timings: None,
     }
 }
 
@@ -85,6 +86,28 @@ fn fields(lines: &[(&str, &[u8])]) -> FieldLines {
         fields.push_raw(FieldId::of(name.as_bytes()), name.as_bytes(), value);
     }
     fields
+}
+
+#[test]
+fn stages_that_did_not_happen_have_no_time() {
+    let bench = Bench::new("http.log.access");
+    let access = bench.access("{}");
+    let (request, response) = (FieldLines::new(), FieldLines::new());
+    let timings = Timings {
+        connect: Some(Duration::from_micros(1500)),
+        handling: Duration::from_millis(3),
+        ..Timings::default()
+    };
+    let facts = RequestFacts {
+        timings: Some(timings),
+        ..facts(&request, &response)
+    };
+    bench.write(&access, &facts, &[]);
+    let line = bench.lines().remove(0);
+    let expected = serde_json::json!({
+        "idle": 0, "head": 0, "queue": 0, "connect": 0.0015, "handling": 0.003, "sending": 0
+    });
+    assert_eq!(line["timings"], expected);
 }
 
 #[test]
