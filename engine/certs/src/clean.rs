@@ -1,8 +1,7 @@
 //! Deletes certificates that expired long ago, with their keys. Certificates in use are renewed earlier, so this
 //! affects only names that were removed from the configuration.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -12,10 +11,13 @@ use time::format_description::well_known::Rfc3339;
 use crate::failure::CertsError;
 use crate::limits::CLEAN_GRACE;
 use crate::pair::{Facts, chain_from_pem};
-use crate::storage::{Storage, read_file};
+use crate::storage::Storage;
 
 /// Records when the storage was last cleaned, for all processes that share it and for Caddy.
 const LAST: &str = "last_clean.json";
+
+/// The folder of all certificates, by issuer and name.
+const CERTIFICATES: &str = "certificates";
 
 impl Storage {
     /// Deletes certificates that expired more than [`CLEAN_GRACE`] ago, unless this storage was cleaned within
@@ -24,7 +26,7 @@ impl Storage {
     /// # Errors
     /// A directory cannot be read or written.
     pub fn clean(&self, now: SystemTime, interval: Duration) -> Result<Vec<PathBuf>, CertsError> {
-        let Ok(_lock) = self.shared_lock("storage_clean", Duration::ZERO) else {
+        let Ok(lock) = self.shared_lock("storage_clean", Duration::ZERO) else {
             return Ok(Vec::new());
         };
         let since = self
@@ -34,9 +36,10 @@ impl Storage {
             return Ok(Vec::new());
         }
         let mut removed = Vec::new();
-        for issuer in folders(&self.path("certificates"))? {
-            for place in folders(&issuer)? {
-                removed.extend(clean_one(&place, now)?);
+        for issuer in self.names(CERTIFICATES)? {
+            let issuer = format!("{CERTIFICATES}/{issuer}");
+            for name in self.names(&issuer)? {
+                removed.extend(self.clean_one(&format!("{issuer}/{name}"), &name, now)?);
             }
         }
         // Formatting fails only for years after 9999.
@@ -44,7 +47,7 @@ impl Storage {
             .format(&Rfc3339)
             .unwrap_or_default();
         let about = json!({"tls": {"timestamp": at, "instance_id": "sluice"}});
-        self.write(LAST, about.to_string().as_bytes())?;
+        self.write_held(&lock, LAST, about.to_string().as_bytes())?;
         Ok(removed)
     }
 
@@ -60,51 +63,38 @@ impl Storage {
     }
 }
 
-/// The subdirectories of a directory; empty if it does not exist.
-fn folders(within: &Path) -> Result<Vec<PathBuf>, CertsError> {
-    let entries = match fs::read_dir(within) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(CertsError::io("read", within, source)),
-    };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    Ok(paths.filter(|path| path.is_dir()).collect())
-}
-
-/// Deletes the certificate in `place`, `<name>/<name>.crt`, if it expired long ago. Damaged files stay for inspection.
-fn clean_one(place: &Path, now: SystemTime) -> Result<Option<PathBuf>, CertsError> {
-    let Some(name) = place.file_name().and_then(|name| name.to_str()) else {
-        return Ok(None);
-    };
-    let file = |ending: &str| place.join(format!("{name}.{ending}"));
-    let certificate = file("crt");
-    let Some(text) = read_file(&certificate)? else {
-        return Ok(None);
-    };
-    let chain = chain_from_pem(&text, &certificate).ok();
-    let facts = chain.and_then(|chain| Facts::of(chain.first()?, &certificate).ok());
-    let Some(facts) = facts else {
-        return Ok(None);
-    };
-    if facts.lifetime.until + CLEAN_GRACE >= now {
-        return Ok(None);
-    }
-    // The certificate goes last: until then a repeated run finds the rest.
-    for path in [file("json"), file("key"), certificate.clone()] {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(CertsError::io("remove", &path, error));
-            }
-            Ok(()) | Err(_) => {}
+impl Storage {
+    /// Deletes the certificate `<name>.crt` in `place` if it expired long ago. Damaged ones stay for inspection. Returns
+    /// where it was.
+    fn clean_one(
+        &self,
+        place: &str,
+        name: &str,
+        now: SystemTime,
+    ) -> Result<Option<PathBuf>, CertsError> {
+        let value = |ending: &str| format!("{place}/{name}.{ending}");
+        let certificate = value("crt");
+        let Some(found) = self.find(&certificate)? else {
+            return Ok(None);
+        };
+        let path = self.place_of(&certificate);
+        let chain = chain_from_pem(&found.bytes, &path).ok();
+        let facts = chain.and_then(|chain| Facts::of(chain.first()?, &path).ok());
+        let Some(facts) = facts else {
+            return Ok(None);
+        };
+        if facts.lifetime.until + CLEAN_GRACE >= now {
+            return Ok(None);
         }
+        self.remove_all(&[&value("json"), &value("key"), &certificate])?;
+        Ok(Some(path))
     }
-    // Fails if there are other files, which are not ours to delete.
-    let _ = fs::remove_dir(place);
-    Ok(Some(certificate))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::tests::{TempFolder, TestCa};
 
@@ -126,7 +116,7 @@ mod tests {
             .unwrap();
         let pair = chain_from_pem(&made.certificate, Path::new("")).unwrap();
         let until = Facts::of(&pair[0], Path::new("")).unwrap().lifetime.until;
-        let is_there = |name: &str| storage.path(name).exists();
+        let is_there = |name: &str| folder.path().join(name).exists();
         assert_eq!(
             storage.clean(until + CLEAN_GRACE, DAY).unwrap(),
             [] as [PathBuf; 0]
@@ -145,6 +135,6 @@ mod tests {
         let folder = TempFolder::new();
         let storage = Storage::new(folder.path());
         assert!(storage.clean(SystemTime::now(), DAY).unwrap().is_empty());
-        assert!(storage.path(LAST).exists());
+        assert!(folder.path().join(LAST).exists());
     }
 }

@@ -22,7 +22,7 @@ use pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSe
 
 use crate::failure::CertsError;
 use crate::limits::{PASSWORD_BYTES_MAX, PASSWORDS_MAX, PBKDF2_ROUNDS_MAX};
-use crate::storage::read_file;
+use crate::pem_file::read_file;
 use sluice_net::tls::der::{INTEGER, OCTET_STRING, OID, Reader, SEQUENCE};
 
 /// The OIDs `id-PBES2`, `id-PBKDF2` and `id-scrypt`, without tag and length (RFC 8018, appendix C; RFC 7914, section

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use sluice_dns::DnsError;
+use sluice_store::StoreError;
 
 use crate::subject::{Subject, SubjectError};
 
@@ -96,6 +97,8 @@ pub enum CertsError {
     },
     /// This system has no supported certificate store.
     NoSystemStore,
+    /// The store of certificates failed.
+    Store(StoreError),
     /// A system command failed.
     Command {
         /// The command.
@@ -203,6 +206,7 @@ impl fmt::Display for CertsError {
                 f.write_str("found no supported trust store on this system")
             }
             CertsError::Command { command, what } => write!(f, "`{command}` failed: {what}"),
+            CertsError::Store(error) => error.fmt(f),
             CertsError::WrongPassword { key, passwords } => {
                 let (key, passwords) = (key.display(), passwords.display());
                 write!(
@@ -278,6 +282,7 @@ impl CertsError {
             | CertsError::Setting { .. }
             | CertsError::NoSystemStore
             | CertsError::Command { .. }
+            | CertsError::Store(_)
             | CertsError::WrongPassword { .. }
             | CertsError::KeyMismatch { .. } => Ok(()),
         }
@@ -288,6 +293,7 @@ impl std::error::Error for CertsError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             CertsError::Io { source, .. } => Some(source),
+            CertsError::Store(error) => Some(error),
             CertsError::TooLarge(_)
             | CertsError::NoCertificate { .. }
             | CertsError::NoKey { .. }

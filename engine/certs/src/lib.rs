@@ -20,12 +20,12 @@ pub mod issuer;
 pub mod keys;
 pub mod limits;
 pub mod local_ca;
-pub mod locks;
 pub mod maintain;
 pub mod named;
 pub mod ocsp;
 pub mod on_demand;
 pub mod pair;
+mod pem_file;
 pub mod permission;
 pub mod policy;
 mod policy_conditions;
@@ -52,7 +52,9 @@ pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};
 pub use keys::KeyType;
 pub use local_ca::{CaFiles, Leaf, LocalCa, LocalCaOptions};
-pub use maintain::{Bell, Job, Maintainer, Observer, Outcome, Plan, Provision, Rhythm, Standing};
+pub use maintain::{
+    Bell, Following, Job, Maintainer, Observer, Outcome, Plan, Provision, Rhythm, Standing,
+};
 pub use named::{Keep, NamedPairs, NamesPairs, PairName, Unusable};
 pub use ocsp::Stapling;
 pub use on_demand::{OnDemand, OnDemandPlans, OnDemandRule};

@@ -28,12 +28,6 @@ pub const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
 /// Certificates in one chain; real chains have three or four, and each costs bytes in every handshake.
 pub const CHAIN_CERTIFICATES_MAX: usize = 32;
 
-/// How long to wait for another process that writes to the same storage; writing takes milliseconds.
-pub const STORAGE_LOCK_WAIT: Duration = Duration::from_secs(10);
-
-/// Interval of polling a storage lock that is taken.
-pub const STORAGE_LOCK_PAUSE: Duration = Duration::from_millis(20);
-
 /// Lifetime of a root certificate, as in Caddy: each new one has to be installed in trust stores by hand.
 pub const ROOT_LIFETIME: Duration = Duration::from_secs(3600 * 24 * 30 * 12 * 10);
 
@@ -119,15 +113,6 @@ pub const ADVICE_PAUSE_MAX: Duration = Duration::from_secs(3600 * 24);
 
 /// When this fraction of the lifetime remains, a certificate is renewed whatever the CA suggests.
 pub const EMERGENCY_SHARE: f64 = 0.05;
-
-/// A lock of another process that was not touched for this long is stale, as in Caddy.
-pub const LOCK_STALE: Duration = Duration::from_secs(10);
-
-/// How often the holder of a lock touches it, as in Caddy.
-pub const LOCK_TOUCH: Duration = Duration::from_secs(5);
-
-/// Interval of polling a lock that another process holds, as in Caddy.
-pub const LOCK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum size of a lock or challenge file; both have a few hundred bytes.
 pub const SMALL_FILE_BYTES_MAX: u64 = 16 * 1024;
@@ -234,3 +219,20 @@ pub const TICKET_POLICIES_MAX: usize = 10_000;
 
 /// Maximum length of the error of the last attempt that is kept for each managed certificate, in bytes.
 pub const ERROR_BYTES_MAX: usize = 500;
+
+/// How long an order waits between writing a challenge to a shared store and telling the CA: watches of the other nodes
+/// deliver within milliseconds, and an order takes seconds anyway.
+pub const CHALLENGE_SPREAD: Duration = Duration::from_millis(500);
+
+/// Pause before a storage that could not be followed is tried again.
+pub const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long one wait for changes of the storage lasts; then it is checked whether anybody still needs them.
+pub const FOLLOW_LOOK: Duration = Duration::from_secs(5);
+
+/// How much older than the last look a certificate may be and still be read again after an interruption: the clocks of
+/// nodes may differ by minutes.
+pub const CATCH_UP_MARGIN: Duration = Duration::from_secs(15 * 60);
+
+/// Challenges of other nodes that are older than this were left by a crash.
+pub const CHALLENGE_AGE_MAX: Duration = Duration::from_secs(3600);

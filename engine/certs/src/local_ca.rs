@@ -17,8 +17,9 @@ use crate::failure::{CertsError, Notice};
 use crate::issuer::{Issued, Issuer, Request};
 use crate::limits::{BACKDATE, INTERMEDIATE_LIFETIME, LEAF_LIFETIME, RENEWAL_SHARE, ROOT_LIFETIME};
 use crate::pair::{Facts, Origin, Pair};
+use crate::pem_file::read_file;
 use crate::renewal::{Lifetime, seed_of};
-use crate::storage::{Storage, StoredPair, read_file};
+use crate::storage::{Storage, StoredPair};
 use crate::subject::Subject;
 
 /// Options of a local CA.
@@ -44,6 +45,8 @@ pub struct LocalCaOptions {
     pub root: Option<CaFiles>,
     /// An intermediate to use instead of creating one.
     pub intermediate: Option<CaFiles>,
+    /// Where its certificates and keys are kept, if not in the storage of the server.
+    pub storage: Option<Storage>,
 }
 
 /// A certificate to be signed.
@@ -92,9 +95,13 @@ impl Default for LocalCaOptions {
             sign_with_root: false,
             root: None,
             intermediate: None,
+            storage: None,
         }
     }
 }
+
+/// How often another process may be faster before it is an error: each time it has made what we need.
+const RACES_MAX: usize = 3;
 
 /// A local CA.
 pub struct LocalCa {
@@ -122,10 +129,11 @@ impl LocalCa {
         options: LocalCaOptions,
         now: SystemTime,
     ) -> Result<LocalCa, CertsError> {
+        let storage = options.storage.clone().unwrap_or(storage);
         let (root, made) = open_root(&storage, &options, now)?;
         let root_made = made.then(|| Notice::RootMade {
             authority: options.id.clone(),
-            path: storage.path(&format!("{}.crt", root_name(&options))),
+            path: storage.place_of(&format!("{}.crt", root_name(&options))),
         });
         let ca = LocalCa {
             options,
@@ -135,7 +143,10 @@ impl LocalCa {
             intermediate: RwLock::new(None),
         };
         let intermediate = match ca.load_intermediate(now)? {
-            None if !ca.options.sign_with_root => Some(ca.make_intermediate(now)?),
+            None if !ca.options.sign_with_root => {
+                let made = ca.make_intermediate(Damaged::Refused, now);
+                Some(made.or_else(|error| ca.valid_intermediate(error, now))?)
+            }
             loaded => loaded,
         };
         ca.use_intermediate(intermediate);
@@ -240,6 +251,17 @@ impl LocalCa {
         Ok(Signed { chain, lifetime })
     }
 
+    /// The stored intermediate while `error` prevents its renewal, if the storage is away and it has not ended.
+    fn valid_intermediate(&self, error: CertsError, now: SystemTime) -> Result<Signer, CertsError> {
+        let found = match &error {
+            CertsError::Store(_) => self.stored_intermediate()?,
+            _ => None,
+        };
+        found
+            .filter(|found| !found.lifetime.has_ended(now))
+            .ok_or(error)
+    }
+
     /// The stored or configured intermediate, unless it is missing or due for renewal.
     fn load_intermediate(&self, now: SystemTime) -> Result<Option<Signer>, CertsError> {
         if self.options.sign_with_root {
@@ -248,25 +270,46 @@ impl LocalCa {
         if let Some(files) = &self.options.intermediate {
             return Signer::from_files(files).map(Some);
         }
-        let name = intermediate_name(&self.options);
-        if let Some(stored) = self.storage.read_pair(&name, is_whole)? {
-            let path = self.storage.path(&name).with_extension("crt");
-            let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
-            // An intermediate of another root is useless to clients that trust ours.
-            if is_signed_by(&found.cert, &self.root.cert) && now < self.renewal_of(&found) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        let found = self.stored_intermediate()?;
+        Ok(found.filter(|found| now < self.renewal_of(found)))
     }
 
-    fn make_intermediate(&self, now: SystemTime) -> Result<Signer, CertsError> {
+    /// The stored intermediate; `None` if there is none of our root.
+    fn stored_intermediate(&self) -> Result<Option<Signer>, CertsError> {
+        let name = intermediate_name(&self.options);
+        let Some(stored) = self.storage.read_pair(&name, is_whole)? else {
+            return Ok(None);
+        };
+        let path = self.storage.place_of(&name).with_extension("crt");
+        let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
+        // An intermediate of another root is useless to clients that trust ours.
+        Ok(Some(found).filter(|found| is_signed_by(&found.cert, &self.root.cert)))
+    }
+
+    /// A new intermediate, or the one that another process has made meanwhile. With `Damaged::Replaced` a stored one
+    /// that cannot be read is replaced.
+    fn make_intermediate(&self, damaged: Damaged, now: SystemTime) -> Result<Signer, CertsError> {
+        let stored = intermediate_name(&self.options);
+        let [crt, key] = [format!("{stored}.crt"), format!("{stored}.key")];
         let name = fill_in(&self.options.intermediate_common_name, &self.options, now);
-        let lifetime = lifetime(now, self.options.intermediate_lifetime, Some(&self.root));
-        let (signer, pair) = Signer::make(&name, 0, lifetime, Some(&self.root))?;
-        self.storage
-            .write_pair(&intermediate_name(&self.options), &pair)?;
-        Ok(signer)
+        for _ in 0..RACES_MAX {
+            let before = self.storage.find(&crt)?.map(|found| found.version);
+            match (self.load_intermediate(now), damaged) {
+                (Ok(Some(found)), _) => return Ok(found),
+                (Err(error), Damaged::Refused) => return Err(error),
+                (Ok(None), _) | (Err(_), Damaged::Replaced) => {}
+            }
+            let lifetime = lifetime(now, self.options.intermediate_lifetime, Some(&self.root));
+            let (signer, pair) = Signer::make(&name, 0, lifetime, Some(&self.root))?;
+            let values = Storage::pair_values(&crt, &key, &pair);
+            if self
+                .storage
+                .write_unless_changed(&values, &crt, before.as_ref())?
+            {
+                return Ok(signer);
+            }
+        }
+        Err(CertsError::Locked(self.storage.place_of(&crt)))
     }
 
     fn renewal_of(&self, intermediate: &Signer) -> SystemTime {
@@ -323,12 +366,9 @@ impl Issuer for LocalCa {
         if self.upkeep_at().is_none_or(|at| now < at) {
             return Ok(());
         }
-        let renewed = match self.load_intermediate(now) {
-            // Another process with the same storage has already renewed it.
-            Ok(Some(renewed)) => renewed,
-            // A damaged intermediate is replaced: unlike a root, it is not installed anywhere.
-            Ok(None) | Err(_) => self.make_intermediate(now)?,
-        };
+        // Another process with the same storage may have renewed it already. A damaged intermediate is replaced: unlike a
+        // root, it is not installed anywhere.
+        let renewed = self.make_intermediate(Damaged::Replaced, now)?;
         self.use_intermediate(Some(renewed));
         Ok(())
     }
@@ -351,27 +391,35 @@ fn open_root(
         return Ok((Signer::from_files(files)?, false));
     }
     let name = root_name(options);
-    let load = || -> Result<Option<Signer>, CertsError> {
-        let Some(stored) = storage.read_pair(&name, is_whole)? else {
-            return Ok(None);
-        };
-        let path = storage.path(&name).with_extension("crt");
-        let root = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
-        // An expired root is useless to clients, so creating a new one loses nothing.
-        Ok(Some(root).filter(|root| !root.lifetime.has_ended(now)))
-    };
-    if let Some(root) = load()? {
-        return Ok((root, false));
-    }
-    // Processes started at the same time must not create two roots.
-    let lock = storage.lock()?;
-    if let Some(root) = load()? {
-        return Ok((root, false));
-    }
+    let [crt, key] = [format!("{name}.crt"), format!("{name}.key")];
     let common_name = fill_in(&options.root_common_name, options, now);
-    let (root, pair) = Signer::make(&common_name, 1, lifetime(now, ROOT_LIFETIME, None), None)?;
-    storage.write_pair_locked(&lock, &name, &pair)?;
-    Ok((root, true))
+    // Processes started at the same time must not create two roots: the first one that writes has made it.
+    for _ in 0..RACES_MAX {
+        let mut before = None;
+        if let Some((stored, version)) = storage.find_pair(&name, is_whole)? {
+            let path = storage.place_of(&name).with_extension("crt");
+            let root = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
+            // An expired root is useless to clients, so creating a new one loses nothing.
+            if !root.lifetime.has_ended(now) {
+                return Ok((root, false));
+            }
+            before = Some(version);
+        }
+        let lifetime = lifetime(now, ROOT_LIFETIME, None);
+        let (root, pair) = Signer::make(&common_name, 1, lifetime, None)?;
+        let values = Storage::pair_values(&crt, &key, &pair);
+        if storage.write_unless_changed(&values, &crt, before.as_ref())? {
+            return Ok((root, true));
+        }
+    }
+    Err(CertsError::Locked(storage.place_of(&crt)))
+}
+
+/// What happens to a stored certificate that cannot be read.
+#[derive(Clone, Copy)]
+enum Damaged {
+    Refused,
+    Replaced,
 }
 
 impl Signer {
@@ -553,6 +601,9 @@ fn signing(error: rcgen::Error) -> CertsError {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use sluice_store::memory::MemoryStore;
+    use sluice_store::{FileStore, LocalCopy};
 
     use super::*;
     use crate::pair::chain_from_pem;
@@ -790,5 +841,30 @@ mod tests {
             matches!(refused, CertsError::NotAnAuthority(_)),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn nodes_that_start_together_have_one_root_and_go_on_without_the_engine() {
+        let (engine, copy) = (MemoryStore::new(), TempFolder::new());
+        let storage = || {
+            let copy = FileStore::new(copy.path());
+            Storage::shared(Arc::new(LocalCopy::new(Arc::new(engine.clone()), copy)))
+        };
+        let now = SystemTime::now();
+        let open = |at| LocalCa::open(storage(), LocalCaOptions::default(), at);
+        let all: Vec<LocalCa> = std::thread::scope(|scope| {
+            let each: Vec<_> = (0..4).map(|_| scope.spawn(|| open(now).unwrap())).collect();
+            each.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(all.iter().all(|ca| ca.root_pem() == all[0].root_pem()));
+        let one = all[0].intermediate_pem();
+        assert!(all.iter().all(|ca| ca.intermediate_pem() == one));
+        engine.fail_with(Some(sluice_store::Fault::Away));
+        // Its intermediate is due for renewal, which has to wait.
+        let later = now + INTERMEDIATE_LIFETIME.mul_f64(0.8);
+        assert_eq!(open(later).unwrap().intermediate_pem(), one);
+        assert!(open(now + INTERMEDIATE_LIFETIME * 2).is_err());
+        engine.fail_with(None);
+        assert_ne!(open(later).unwrap().intermediate_pem(), one);
     }
 }

@@ -19,7 +19,8 @@ use crate::encrypted_keys::Passwords;
 use crate::failure::CertsError;
 use crate::limits::{NAMED_KEPT_MAX, NAMED_THREADS_MAX, NAMED_WAITING_MAX};
 use crate::pair::{Origin, Pair};
-use crate::storage::{StoredPair, read_file};
+use crate::pem_file::read_file;
+use crate::storage::StoredPair;
 
 /// The name of a pair: two paths, or PEM texts with the prefix `data:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -17,8 +17,9 @@ use crate::encrypted_keys::{self, Passwords};
 use crate::failure::{CertsError, Notice};
 use crate::limits::CHAIN_CERTIFICATES_MAX;
 use crate::ocsp::ocsp_response::is_ocsp_response;
+use crate::pem_file::read_file;
 use crate::renewal::Lifetime;
-use crate::storage::{StoredPair, read_file};
+use crate::storage::StoredPair;
 use crate::subject::Subject;
 
 /// A certificate chain with its key.

@@ -1,24 +1,41 @@
-//! Certificates and keys in files, in Caddy's directory layout. The callers interpret the files.
-//!
-//! A crash leaves either the old or the new state. A single file is written under a temporary name and renamed. A
-//! certificate and its key are two files, which cannot be renamed together. Both are therefore written under temporary
-//! names; then the key is renamed, then the certificate. A reader that finds a key that does not match the certificate,
-//! but matches the temporary one, completes the renaming.
+//! Certificates and keys under Caddy's keys, in a folder or on an engine that several nodes share. `sluice-store` keeps
+//! them; the callers interpret them.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sluice_store::{
+    Entry, Fault, FileStore, Guard, Key, Lease, Reach, Store, StoreError, Value, Version, Watch,
+    Write,
+};
 
 use crate::failure::CertsError;
-use crate::limits::{PEM_BYTES_MAX, STORAGE_LOCK_PAUSE, STORAGE_LOCK_WAIT};
+use crate::renewal::seed_of;
 
-/// A directory for certificates and keys.
-#[derive(Clone, Debug)]
+/// Where certificates, keys and ACME accounts are kept. Clones refer to the same store.
+#[derive(Clone)]
 pub struct Storage {
-    root: PathBuf,
+    store: Arc<dyn Store>,
+    /// Whether it is an engine for several nodes.
+    is_shared: bool,
+}
+
+/// Two storages are equal if they keep their values at the same place.
+impl PartialEq for Storage {
+    fn eq(&self, other: &Storage) -> bool {
+        self.store.place() == other.store.place()
+    }
+}
+
+impl Eq for Storage {}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Storage").field(&self.store.place()).finish()
+    }
 }
 
 /// A certificate chain and its key as stored, both PEM.
@@ -30,10 +47,32 @@ pub struct StoredPair {
     pub key: Vec<u8>,
 }
 
+/// A value of a storage with its version, for writes that must not undo another.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The content.
+    pub bytes: Vec<u8>,
+    /// Its version.
+    pub version: Version,
+    /// When it was written.
+    pub modified: SystemTime,
+}
+
 impl Storage {
-    /// The storage in `root`, which is created by the first write.
+    /// The storage in the folder `root`, which is created by the first write.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Storage { root: root.into() }
+        Storage {
+            store: Arc::new(FileStore::new(root)),
+            is_shared: false,
+        }
+    }
+
+    /// The storage on an engine that other nodes use as well.
+    pub fn shared(store: Arc<dyn Store>) -> Self {
+        Storage {
+            store,
+            is_shared: true,
+        }
     }
 
     /// The default directory: `$XDG_DATA_HOME/sluice` or `$HOME/.local/share/sluice`, or `./sluice` if neither variable
@@ -48,48 +87,154 @@ impl Storage {
         data.unwrap_or_else(|| PathBuf::from(".")).join("sluice")
     }
 
-    /// The path of `name` in this storage.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.root.join(name)
+    /// The store below.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
-    /// The content of a file; `None` if it does not exist.
+    /// Whether it is an engine that other nodes are expected to use as well.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Where the value called `name` lies, for messages: the path of its file, or the address of the engine and its key.
+    pub fn place_of(&self, name: &str) -> PathBuf {
+        Path::new(self.store.place()).join(name)
+    }
+
+    /// The content of a value; `None` if it does not exist.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, CertsError> {
-        read_file(&self.path(name))
+        Ok(self.find(name)?.map(|found| found.bytes))
     }
 
-    /// Replaces a file atomically.
+    /// A value with its version; `None` if it does not exist.
+    pub fn find(&self, name: &str) -> Result<Option<Stored>, CertsError> {
+        let found = self.load(&[name])?.pop().flatten();
+        Ok(found)
+    }
+
+    fn load(&self, names: &[&str]) -> Result<Vec<Option<Stored>>, CertsError> {
+        let keys: Vec<Key> = names
+            .iter()
+            .map(|name| self.key(name))
+            .collect::<Result<_, _>>()?;
+        let keys: Vec<&Key> = keys.iter().collect();
+        let values = self.store.load(&keys)?.into_iter();
+        let stored = values.map(|value| {
+            value.map(|value| Stored {
+                bytes: value.bytes,
+                version: value.version,
+                modified: value.modified,
+            })
+        });
+        Ok(stored.collect())
+    }
+
+    fn key(&self, name: &str) -> Result<Key, CertsError> {
+        Key::new(name).map_err(|error| CertsError::Damaged {
+            path: self.place_of(name),
+            what: error.to_string(),
+        })
+    }
+
+    /// Replaces a value.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CertsError> {
-        let _lock = self.lock()?;
-        run(&self.file_steps(name, bytes))
+        self.write_all(&[(name, bytes)], Guard::Always)
     }
 
-    /// Deletes a file if it exists.
-    pub fn remove(&self, name: &str) -> Result<(), CertsError> {
-        let path = self.path(name);
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(CertsError::io("remove", &path, source)),
+    /// Replaces a value if `lock` is still held.
+    ///
+    /// # Errors
+    /// [`CertsError::Locked`] if another process has taken the lock over.
+    pub fn write_held(
+        &self,
+        lock: &SharedLock,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<(), CertsError> {
+        self.write_all(&[(name, bytes)], Guard::Held(lock.0.fence()))
+    }
+
+    /// Replaces all these values together if `guard` holds.
+    pub fn write_all(&self, values: &[(&str, &[u8])], guard: Guard<'_>) -> Result<(), CertsError> {
+        let keys = values.iter().map(|(name, _)| self.key(name));
+        let keys = keys.collect::<Result<Vec<Key>, _>>()?;
+        let puts = keys.iter().zip(values);
+        let puts: Vec<Write<'_>> = puts
+            .map(|(key, (_, bytes))| Write::Put(key, bytes))
+            .collect();
+        Ok(self.store.save(&puts, guard)?)
+    }
+
+    /// Writes `values` unless `name` was changed since `before` was read. Returns whether they were written.
+    pub(crate) fn write_unless_changed(
+        &self,
+        values: &[(&str, &[u8])],
+        name: &str,
+        before: Option<&Version>,
+    ) -> Result<bool, CertsError> {
+        let key = self.key(name)?;
+        match self.write_all(values, Guard::Unchanged(&key, before)) {
+            Ok(()) => Ok(true),
+            Err(CertsError::Store(error)) if error.fault == Fault::Refused => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    /// Tests the storage: writes a file, reads it and deletes it.
+    /// Deletes a value if it is still `bytes`.
+    pub(crate) fn remove_if(&self, name: &str, bytes: &[u8]) -> Result<(), CertsError> {
+        let Some(found) = self.find(name)?.filter(|found| found.bytes == bytes) else {
+            return Ok(());
+        };
+        let key = self.key(name)?;
+        let guard = Guard::Unchanged(&key, Some(&found.version));
+        match self.store.save(&[Write::Delete(&key)], guard) {
+            Err(error) if error.fault != Fault::Refused => Err(error.into()),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Deletes a value if it exists.
+    pub fn remove(&self, name: &str) -> Result<(), CertsError> {
+        self.remove_all(&[name])
+    }
+
+    /// Deletes these values, in one change.
+    pub fn remove_all(&self, names: &[&str]) -> Result<(), CertsError> {
+        let keys = names.iter().map(|name| self.key(name));
+        let keys = keys.collect::<Result<Vec<Key>, _>>()?;
+        let deletes: Vec<Write<'_>> = keys.iter().map(Write::Delete).collect();
+        Ok(self.store.save(&deletes, Guard::Always)?)
+    }
+
+    /// The names of what lies directly below `folder`: values and folders, without `folder` itself.
+    pub fn names(&self, folder: &str) -> Result<Vec<String>, CertsError> {
+        let prefix = self.key(folder)?;
+        let entries = self.store.list(&prefix, Reach::Children)?;
+        let name = |entry: &Entry| {
+            let key = entry.key().as_str();
+            let name = key.get(prefix.as_str().len()..).unwrap_or_default();
+            name.trim_start_matches('/').to_owned()
+        };
+        Ok(entries.iter().map(name).collect())
+    }
+
+    /// Tests the storage: writes a value, reads it and deletes it.
     ///
     /// # Errors
     /// The error of the first step that fails.
     pub fn try_out(&self) -> Result<(), CertsError> {
-        let _lock = self.lock()?;
-        let name = format!("rw_test_{}", std::process::id());
         let content = format!("{:?}\n", SystemTime::now());
-        run(&self.file_steps(&name, content.as_bytes()))?;
+        // Other nodes may have the same process ID.
+        let name = format!("rw_test_{}_{:016x}", std::process::id(), seed_of(&content));
+        self.write(&name, content.as_bytes())?;
         let found = self.read(&name)?;
         self.remove(&name)?;
         if found.as_deref() == Some(content.as_bytes()) {
             return Ok(());
         }
         Err(CertsError::Damaged {
-            path: self.path(&name),
+            path: self.place_of(&name),
             what: "a value read back differs from the value written".to_owned(),
         })
     }
@@ -101,226 +246,143 @@ impl Storage {
         name: &str,
         fits: impl Fn(&StoredPair) -> bool,
     ) -> Result<Option<StoredPair>, CertsError> {
-        let files = PairFiles::new(self, name);
-        let (certificate, key) = (read_file(&files.certificate)?, read_file(&files.key)?);
-        let (certificate, key) = match (certificate, key) {
+        Ok(self.find_pair(name, fits)?.map(|(pair, _)| pair))
+    }
+
+    /// Like [`Storage::read_pair`], for a holder of a lock: never from a copy on this node.
+    pub fn read_latest_pair(
+        &self,
+        name: &str,
+        fits: impl Fn(&StoredPair) -> bool,
+    ) -> Result<Option<StoredPair>, CertsError> {
+        let latest = |keys: &[&Key]| self.store.load_latest(keys);
+        let found = self.find_pair_by(name, fits, latest)?;
+        Ok(found.map(|(pair, _)| pair))
+    }
+
+    /// Like [`Storage::read_pair`], with the version of the certificate.
+    pub fn find_pair(
+        &self,
+        name: &str,
+        fits: impl Fn(&StoredPair) -> bool,
+    ) -> Result<Option<(StoredPair, Version)>, CertsError> {
+        self.find_pair_by(name, fits, |keys| self.store.load(keys))
+    }
+
+    fn find_pair_by(
+        &self,
+        name: &str,
+        fits: impl Fn(&StoredPair) -> bool,
+        load: impl Fn(&[&Key]) -> Result<Vec<Option<Value>>, StoreError>,
+    ) -> Result<Option<(StoredPair, Version)>, CertsError> {
+        let [certificate_name, key_name] = [format!("{name}.crt"), format!("{name}.key")];
+        let keys = [self.key(&certificate_name)?, self.key(&key_name)?];
+        let mut found = load(&keys.each_ref())?.into_iter();
+        let (certificate, key) = (found.next().flatten(), found.next().flatten());
+        let key = match (&certificate, key) {
             (None, None) => return Ok(None),
-            (Some(_), None) => {
-                return Err(CertsError::io(
-                    "read",
-                    &files.key,
-                    ErrorKind::NotFound.into(),
-                ));
-            }
-            (certificate, Some(key)) => (certificate, key),
+            (Some(_), None) => return Err(self.missing(&key_name)),
+            (_, Some(key)) => key.bytes,
         };
-        let found = certificate.map(|certificate| StoredPair {
-            certificate,
-            key: key.clone(),
+        let found = certificate.map(|found| {
+            let pair = StoredPair {
+                certificate: found.bytes,
+                key: key.clone(),
+            };
+            (pair, found.version)
         });
-        if found.as_ref().is_some_and(&fits) {
+        if found.as_ref().is_some_and(|(pair, _)| fits(pair)) {
             return Ok(found);
         }
-        let Some(certificate) = read_file(&next_to(&files.certificate))? else {
+        // A version of sluice without the journal was killed after it had renamed the key.
+        let Ok(Some(certificate)) = self.find(&format!("{certificate_name}.next")) else {
             return Ok(found);
         };
-        let moved = StoredPair { certificate, key };
+        let moved = StoredPair {
+            certificate: certificate.bytes,
+            key,
+        };
         if !fits(&moved) {
             return Ok(found);
         }
-        // The pair is complete whether or not the renaming succeeds now; another process may be completing it as well.
-        let _ = self.lock().and_then(|_lock| run(&files.last_steps()));
-        Ok(Some(moved))
+        // The pair is complete whether or not it can be written now; another process may be doing so as well.
+        let _ = self.write(&certificate_name, &moved.certificate);
+        Ok(Some((moved, certificate.version)))
+    }
+
+    /// The error for a value that must exist.
+    fn missing(&self, name: &str) -> CertsError {
+        CertsError::io(
+            "read",
+            &self.place_of(name),
+            std::io::ErrorKind::NotFound.into(),
+        )
     }
 
     /// Replaces the certificate `<name>.crt` and its key `<name>.key` together.
     pub fn write_pair(&self, name: &str, pair: &StoredPair) -> Result<(), CertsError> {
-        self.write_pair_locked(&self.lock()?, name, pair)
+        let [certificate, key] = [format!("{name}.crt"), format!("{name}.key")];
+        self.write_all(&Self::pair_values(&certificate, &key, pair), Guard::Always)
     }
 
-    /// Like `write_pair`, with the lock already held.
-    pub fn write_pair_locked(
-        &self,
-        _lock: &StorageLock,
-        name: &str,
-        pair: &StoredPair,
-    ) -> Result<(), CertsError> {
-        run(&self.pair_steps(name, pair))
+    /// A pair as values. The key goes first: readers without our lock then find a pair that does not fit, not one that
+    /// fits and is half old.
+    pub(crate) fn pair_values<'a>(
+        certificate: &'a str,
+        key: &'a str,
+        pair: &'a StoredPair,
+    ) -> [(&'a str, &'a [u8]); 2] {
+        [(key, &pair.key), (certificate, &pair.certificate)]
     }
 
-    /// Locks the storage against writes of other processes until the lock is dropped. Waits for other holders up to a
-    /// limit.
-    pub fn lock(&self) -> Result<StorageLock, CertsError> {
-        let path = self.path("locks").join("storage.lock");
-        let folder = self.path("locks");
-        create_folder(&folder)?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|source| CertsError::io("open", &path, source))?;
-        let began = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(StorageLock { _file: file }),
-                Err(fs::TryLockError::WouldBlock) if began.elapsed() < STORAGE_LOCK_WAIT => {
-                    std::thread::sleep(STORAGE_LOCK_PAUSE);
-                }
-                Err(fs::TryLockError::WouldBlock) => return Err(CertsError::Locked(path)),
-                Err(fs::TryLockError::Error(source)) => {
-                    return Err(CertsError::io("lock", &path, source));
-                }
-            }
-        }
+    /// Acquires the lock called `name` among all processes with this storage, waiting at most `timeout`. The lock of a
+    /// process that died ends by itself within seconds.
+    pub fn shared_lock(&self, name: &str, timeout: Duration) -> Result<SharedLock, CertsError> {
+        let lease = self.store.lease(name, timeout);
+        lease.map(SharedLock).map_err(|error| match error.fault {
+            Fault::Held => CertsError::Locked(self.place_of(&format!("locks/{name}.lock"))),
+            _ => error.into(),
+        })
     }
 
-    fn file_steps(&self, name: &str, bytes: &[u8]) -> Vec<Step> {
-        let path = self.path(name);
-        vec![
-            Step::Folder(parent(&path)),
-            Step::Fill {
-                path: next_to(&path),
-                bytes: bytes.to_vec(),
-            },
-            Step::Rename {
-                from: next_to(&path),
-                to: path.clone(),
-            },
-            Step::Sync(parent(&path)),
-        ]
+    /// Watches all values.
+    pub(crate) fn watch(&self) -> Result<Box<dyn Watch>, CertsError> {
+        Ok(self.store.watch(&Key::default())?)
     }
 
-    pub(crate) fn pair_steps(&self, name: &str, pair: &StoredPair) -> Vec<Step> {
-        let files = PairFiles::new(self, name);
-        let mut steps = vec![
-            Step::Folder(parent(&files.key)),
-            Step::Fill {
-                path: next_to(&files.certificate),
-                bytes: pair.certificate.clone(),
-            },
-            Step::Fill {
-                path: next_to(&files.key),
-                bytes: pair.key.clone(),
-            },
-            // Both must be found after a crash once the key has been renamed.
-            Step::Sync(parent(&files.key)),
-            Step::Rename {
-                from: next_to(&files.key),
-                to: files.key.clone(),
-            },
-            Step::Sync(parent(&files.key)),
-        ];
-        steps.extend(files.last_steps());
-        steps
+    /// The names of all values below `folder`, and when they were written.
+    pub(crate) fn all(&self, folder: &str) -> Result<Vec<(String, SystemTime)>, CertsError> {
+        let entries = self.store.list(&self.key(folder)?, Reach::All)?;
+        let value = |entry| match entry {
+            Entry::Value { key, modified, .. } => Some((key.as_str().to_owned(), modified)),
+            Entry::Folder(_) => None,
+        };
+        Ok(entries.into_iter().filter_map(value).collect())
     }
 }
 
-/// A lock, held while something is written; the system releases it when the process ends in any way.
-pub struct StorageLock {
-    _file: File,
-}
-
-struct PairFiles {
-    certificate: PathBuf,
-    key: PathBuf,
-}
-
-impl PairFiles {
-    fn new(storage: &Storage, name: &str) -> Self {
-        PairFiles {
-            certificate: storage.path(&format!("{name}.crt")),
-            key: storage.path(&format!("{name}.key")),
-        }
-    }
-
-    /// The remaining steps once the key has been renamed.
-    fn last_steps(&self) -> Vec<Step> {
-        let (from, to) = (next_to(&self.certificate), self.certificate.clone());
-        vec![
-            Step::Rename { from, to },
-            Step::Sync(parent(&self.certificate)),
-        ]
-    }
-}
-
-/// One step of a change. Steps are values so that a test can stop after each of them, as a crash would.
+/// A lock among all processes with a storage, held until it is dropped.
 #[derive(Debug)]
-pub(crate) enum Step {
-    Folder(PathBuf),
-    Fill { path: PathBuf, bytes: Vec<u8> },
-    Rename { from: PathBuf, to: PathBuf },
-    Sync(PathBuf),
-}
+pub struct SharedLock(Lease);
 
-pub(crate) fn run(steps: &[Step]) -> Result<(), CertsError> {
-    steps.iter().try_for_each(|step| match step {
-        Step::Folder(path) => create_folder(path),
-        Step::Fill { path, bytes } => {
-            fill(path, bytes).map_err(|source| CertsError::io("write", path, source))
-        }
-        Step::Rename { from, to } => {
-            fs::rename(from, to).map_err(|source| CertsError::io("replace", to, source))
-        }
-        Step::Sync(path) => File::open(path)
-            .and_then(|folder| folder.sync_all())
-            .map_err(|source| CertsError::io("sync", path, source)),
-    })
-}
-
-pub(crate) fn create_folder(path: &Path) -> Result<(), CertsError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|source| CertsError::io("create", path, source))
-}
-
-fn fill(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // A file left by a crash may have other permissions, and these are set only on creation.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
+impl SharedLock {
+    /// A guard for writes that must not happen once another process has the lock.
+    pub fn guard(&self) -> Guard<'_> {
+        Guard::Held(self.0.fence())
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
-/// The content of a file of limited size; `None` if it does not exist.
-pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, CertsError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(CertsError::io("read", path, source)),
-    };
-    let mut bytes = Vec::new();
-    let read = file.take(PEM_BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|source| CertsError::io("read", path, source))?;
-    if bytes.len() as u64 > PEM_BYTES_MAX {
-        return Err(CertsError::TooLarge(path.to_owned()));
+impl From<StoreError> for CertsError {
+    fn from(error: StoreError) -> Self {
+        CertsError::Store(error)
     }
-    Ok(Some(bytes))
-}
-
-fn next_to(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".next");
-    path.with_file_name(name)
-}
-
-fn parent(path: &Path) -> PathBuf {
-    path.parent().unwrap_or(Path::new(".")).to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+
+    use sluice_store::memory::MemoryStore;
 
     use super::*;
     use crate::tests::TempFolder;
@@ -337,138 +399,17 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_after_any_step_leaves_the_old_pair_or_the_new_one() {
-        for old in [None, Some(pair("old"))] {
-            let count = Storage::new("x").pair_steps("a/b", &pair("new")).len();
-            for done in 0..=count {
-                let folder = TempFolder::new();
-                let storage = Storage::new(folder.path());
-                if let Some(old) = &old {
-                    storage.write_pair("a/b", old).unwrap();
-                }
-                run(&storage.pair_steps("a/b", &pair("new"))[..done]).unwrap();
-                let found = storage.read_pair("a/b", fits).unwrap();
-                let new = Some(pair("new"));
-                assert!(
-                    found == old || found == new,
-                    "after {done} steps: {found:?}"
-                );
-                assert_eq!(
-                    storage.read_pair("a/b", fits).unwrap(),
-                    found,
-                    "reading again"
-                );
-                // The next change is not disturbed by leftovers either.
-                storage.write_pair("a/b", &pair("newer")).unwrap();
-                assert_eq!(storage.read_pair("a/b", fits).unwrap(), Some(pair("newer")));
-            }
-        }
-    }
-
-    /// The directory of the process to be killed; set only for that process.
-    const VICTIM: &str = "SLUICE_TEST_VICTIM";
-
-    /// Writes two pairs alternately until it is killed. Not a test itself: it returns immediately unless the variable
-    /// is set.
-    #[test]
-    fn victim() {
-        let Some(folder) = std::env::var_os(VICTIM) else {
-            return;
-        };
-        let storage = Storage::new(folder);
-        loop {
-            for text in ["one", "two"] {
-                storage.write_pair("a/b", &pair(text)).unwrap();
-                storage.write("a/b.json", text.as_bytes()).unwrap();
-            }
-        }
-    }
-
-    /// Runs a process that writes until `is_time` and kills it; returns what it left.
-    fn killed(folder: &Path, is_time: impl Fn() -> bool) -> Storage {
-        // Written last, so its existence shows that one pair is complete.
-        for name in ["a/b.json", "a/b.json.next"] {
-            let _ = fs::remove_file(folder.join(name));
-        }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "storage::tests::victim"])
-            .env(VICTIM, folder)
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
-        while !folder.join("a/b.json").exists() || !is_time() {
-            std::thread::yield_now();
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        Storage::new(folder)
-    }
-
-    #[test]
-    fn a_process_killed_at_any_moment_leaves_a_whole_pair() {
-        let folder = TempFolder::new();
-        let next = |name: &str| folder.path().join("a").join(name);
-        let check = |storage: &Storage| {
-            let found = storage.read_pair("a/b", fits).unwrap();
-            assert!(
-                found == Some(pair("one")) || found == Some(pair("two")),
-                "{found:?}"
-            );
-            let about = storage.read("a/b.json").unwrap().unwrap();
-            assert!(about == b"one" || about == b"two");
-            let key = fs::metadata(next("b.key")).unwrap().permissions().mode();
-            assert_eq!(key & 0o777, 0o600);
-            storage.write_pair("a/b", &pair("three")).unwrap();
-            assert_eq!(storage.read_pair("a/b", fits).unwrap(), Some(pair("three")));
-        };
-        // In the middle of each step: when a temporary file exists, when only one of the two is left, and at random
-        // times.
-        for name in ["b.crt.next", "b.key.next", "b.json.next"] {
-            check(&killed(folder.path(), || next(name).exists()));
-        }
-        check(&killed(folder.path(), || {
-            next("b.crt.next").exists() && !next("b.key.next").exists()
-        }));
-        for round in 0..12 {
-            let until = Instant::now() + std::time::Duration::from_micros(700 * round);
-            check(&killed(folder.path(), || Instant::now() > until));
-        }
-    }
-
-    #[test]
-    fn a_crash_while_a_file_is_filled_leaves_the_old_one() {
+    fn what_an_older_version_left_half_renamed_is_completed() {
         let folder = TempFolder::new();
         let storage = Storage::new(folder.path());
-        storage.write("x/y.json", b"old").unwrap();
-        fs::write(folder.path().join("x/y.json.next"), b"torn").unwrap();
-        assert_eq!(storage.read("x/y.json").unwrap().unwrap(), b"old");
-        storage.write("x/y.json", b"new").unwrap();
-        assert_eq!(storage.read("x/y.json").unwrap().unwrap(), b"new");
-        assert!(!folder.path().join("x/y.json.next").exists());
-        assert_eq!(storage.read("x/none").unwrap(), None);
-    }
-
-    #[test]
-    fn keys_are_for_their_owner_alone() {
-        let folder = TempFolder::new();
-        let storage = Storage::new(folder.path().join("data"));
-        fs::create_dir(folder.path().join("data")).unwrap();
-        fs::create_dir_all(folder.path().join("data/pki")).unwrap();
-        fs::write(folder.path().join("data/pki/root.key.next"), b"torn").unwrap();
-        let loose = fs::Permissions::from_mode(0o666);
-        fs::set_permissions(folder.path().join("data/pki/root.key.next"), loose).unwrap();
-        storage.write_pair("pki/root", &pair("k")).unwrap();
-        storage.write_pair("pki/sub/leaf", &pair("k")).unwrap();
-        let mode = |name: &str| {
-            fs::metadata(folder.path().join("data").join(name))
-                .unwrap()
-                .permissions()
-                .mode()
-                & 0o777
-        };
-        assert_eq!(mode("pki/root.key"), 0o600);
-        assert_eq!(mode("pki/sub/leaf.key"), 0o600);
-        assert_eq!(mode("pki/sub"), 0o700);
+        storage.write_pair("a/b", &pair("old")).unwrap();
+        fs::write(folder.path().join("a/b.key"), "new").unwrap();
+        fs::write(folder.path().join("a/b.crt.next"), "new").unwrap();
+        for _ in 0..2 {
+            let found = storage.read_pair("a/b", fits).unwrap();
+            assert_eq!(found, Some(pair("new")));
+        }
+        assert_eq!(storage.read("a/b.crt").unwrap().unwrap(), b"new");
     }
 
     #[test]
@@ -484,34 +425,39 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_its_key_and_a_huge_file_are_errors() {
+    fn a_certificate_without_its_key_is_an_error() {
         let folder = TempFolder::new();
         let storage = Storage::new(folder.path());
         fs::write(folder.path().join("a.crt"), b"x").unwrap();
         let error = storage.read_pair("a", fits).unwrap_err();
         assert!(error.to_string().contains("a.key"), "{error}");
-        let huge = File::create(folder.path().join("huge")).unwrap();
-        huge.set_len(PEM_BYTES_MAX + 1).unwrap();
-        assert!(matches!(storage.read("huge"), Err(CertsError::TooLarge(_))));
-        assert!(matches!(
-            storage.read("."),
-            Err(CertsError::Io { action: "read", .. })
-        ));
+        assert!(matches!(storage.read("."), Err(CertsError::Damaged { .. })));
     }
 
     #[test]
-    fn writers_wait_for_one_another() {
-        let folder = TempFolder::new();
-        let storage = Storage::new(folder.path());
-        let lock = storage.lock().unwrap();
-        let other = storage.clone();
-        let writer = std::thread::spawn(move || other.write("a", b"x"));
-        // That the writer waits is seen by nothing but the time.
-        std::thread::sleep(STORAGE_LOCK_PAUSE * 3);
-        assert_eq!(storage.read("a").unwrap(), None);
-        drop(lock);
-        writer.join().unwrap().unwrap();
-        assert_eq!(storage.read("a").unwrap().unwrap(), b"x");
+    fn a_write_under_a_lock_that_was_lost_is_refused() {
+        let store = MemoryStore::new();
+        let storage = Storage::shared(Arc::new(store.clone()));
+        let lock = storage.shared_lock("x", Duration::ZERO).unwrap();
+        assert!(matches!(
+            storage.shared_lock("x", Duration::ZERO),
+            Err(CertsError::Locked(_))
+        ));
+        storage.write_held(&lock, "a", b"1").unwrap();
+        store.break_lease("x").unwrap();
+        assert!(storage.write_held(&lock, "a", b"2").is_err());
+        assert_eq!(storage.read("a").unwrap().unwrap(), b"1");
+    }
+
+    #[test]
+    fn names_are_those_directly_below_a_folder() {
+        let storage = Storage::shared(Arc::new(MemoryStore::new()));
+        for name in ["a/x/1", "a/x/2", "a/y", "ab"] {
+            storage.write(name, b"").unwrap();
+        }
+        assert_eq!(storage.names("a").unwrap(), ["x", "y"]);
+        assert_eq!(storage.names("").unwrap(), ["a", "ab"]);
+        assert_eq!(storage.names("none").unwrap(), [""; 0]);
     }
 
     #[test]

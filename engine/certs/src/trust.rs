@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::CertsError;
 use crate::pair::chain_from_pem;
-use crate::storage::read_file;
+use crate::pem_file::read_file;
 
 /// The certificate store of a system.
 #[derive(Clone, Debug, PartialEq, Eq)]

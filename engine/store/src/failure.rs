@@ -28,6 +28,8 @@ pub enum Fault {
     Held,
     /// A value under one of our keys is not ours, or cannot be decrypted.
     Foreign,
+    /// The system refuses an operation on a file.
+    System,
     /// The request exceeds a limit of ours or of the engine.
     Limit,
     /// A setting cannot be used.
@@ -55,6 +57,8 @@ impl fmt::Display for StoreError {
             Fault::Refused => write!(f, "the store {place} refused a write: {what}"),
             Fault::Held => write!(f, "a lock in the store {place} is held: {what}"),
             Fault::Foreign => write!(f, "the store {place} has an unusable value: {what}"),
+            // Its text names the file.
+            Fault::System => f.write_str(what),
             Fault::Limit => write!(f, "a limit of the store {place} is exceeded: {what}"),
             Fault::Setting => write!(f, "the store {place} cannot be used: {what}"),
         }

@@ -16,11 +16,13 @@ mod calls;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod failure;
+pub mod file;
 mod key;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 mod known;
 mod lease;
 pub mod limits;
+mod local_copy;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -28,6 +30,7 @@ pub mod postgres;
 pub mod redis;
 pub mod sealed;
 mod tls;
+pub mod transfer;
 mod values;
 
 use std::fmt;
@@ -35,8 +38,10 @@ use std::time::Duration;
 
 pub use calls::Statistics;
 pub use failure::{Fault, StoreError};
+pub use file::FileStore;
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
+pub use local_copy::LocalCopy;
 pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 
@@ -51,6 +56,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The values of `keys`, all as they are at one moment; `None` for a key without a value. An engine without a
     /// quorum returns what its reachable part has: a guarded write then shows whether that was the latest.
     fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError>;
+
+    /// Like [`Store::load`], for a holder of a lease who decides by what is found: never from a copy of this node.
+    fn load_latest(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        self.load(keys)
+    }
 
     /// Makes all of `writes` or none of them, if `guard` holds at that moment.
     ///

@@ -21,6 +21,41 @@ pub const LEASE_RENEWAL: Duration = Duration::from_secs(5);
 /// The pause between two attempts to take a lease that somebody holds.
 pub const LEASE_PAUSE: Duration = Duration::from_millis(250);
 
+/// How long a writer of a file store waits for another process; writing takes milliseconds.
+pub const WRITE_LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// The pause between two attempts to take the lock for writes.
+pub const WRITE_LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// A lock file that was not renewed for this long is stale, as in Caddy.
+pub const FILE_LEASE_STALE: Duration = Duration::from_secs(10);
+
+/// The pause between two attempts to create a lock file that exists, as in Caddy.
+pub const FILE_LEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How much of a lock file is read: two times take a hundred bytes.
+pub const LOCK_FILE_BYTES_MAX: u64 = 4096;
+
+/// The pause between two looks for changed files: a change is seen within a second, and an idle process hardly wakes.
+pub const FILE_WATCH_PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause is at least this many times as long as a look takes, so that a huge store costs a hundredth of a core.
+pub const FILE_WATCH_SHARE: u32 = 100;
+
+/// A file that was written within this time may be written again without another time of change: some file systems
+/// keep seconds.
+pub const FILE_TIME_GRAIN: Duration = Duration::from_secs(2);
+
+/// Folders within one another below a file store: keys have six parts, and links may lead in a circle.
+pub const FOLDER_DEPTH_MAX: usize = 32;
+
+/// How long a read waits for an engine before the copy of this node stands in: a node starts within a second, and slow
+/// engines respond within half of that.
+pub const READ_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// How long an engine that was away is not asked again by reads that the copy can satisfy.
+pub const AWAY_PAUSE: Duration = Duration::from_secs(5);
+
 /// How many values are written together: etcd takes 128 operations in a transaction, and each value has two there.
 pub const WRITES_MAX: usize = 64;
 

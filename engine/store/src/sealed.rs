@@ -171,6 +171,16 @@ impl SealedStore {
 }
 
 impl Seals {
+    /// Decrypts the values of `keys`.
+    fn opened_all(
+        &self,
+        keys: &[&Key],
+        values: Vec<Option<Value>>,
+    ) -> Result<Vec<Option<Value>>, StoreError> {
+        let pairs = keys.iter().zip(values);
+        pairs.map(|(key, value)| self.opened(key, value)).collect()
+    }
+
     fn covers(&self, key: &Key) -> bool {
         let text = key.as_str();
         let is_secret = || {
@@ -242,11 +252,11 @@ impl Store for SealedStore {
     }
 
     fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
-        let values = self.inner.load(keys)?;
-        let pairs = keys.iter().zip(values);
-        pairs
-            .map(|(key, value)| self.seals.opened(key, value))
-            .collect()
+        self.seals.opened_all(keys, self.inner.load(keys)?)
+    }
+
+    fn load_latest(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        self.seals.opened_all(keys, self.inner.load_latest(keys)?)
     }
 
     fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {

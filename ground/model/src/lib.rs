@@ -28,6 +28,7 @@ mod object_id;
 
 pub mod pki;
 mod route_origin;
+mod storage;
 pub mod tls;
 mod value;
 pub mod walk;
@@ -42,6 +43,7 @@ pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
 pub use object_id::OBJECT_ID;
 
+pub use storage::{EtcdStorage, FileStorage, PostgresStorage, RedisStorage, Storage};
 pub use value::{Duration, TimeLimit, WeakString, placeholder_name};
 
 use object::objects;
@@ -164,20 +166,6 @@ objects! {
         pub folder: String,
         /// Variables that are set in its environment.
         pub variables: BTreeMap<String, String>,
-    }
-
-    /// Storage in a folder.
-    pub struct FileStorage {
-        /// The folder.
-        pub root: String,
-    }
-}
-
-object::tagged! {
-    /// Where certificates and other lasting things are kept.
-    pub enum Storage by "module" {
-        /// A folder.
-        FileSystem(FileStorage) = "file_system",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Certificates and certificate authorities, as handlers see them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_certs::{CertStore, LocalCa, Storage};
@@ -20,15 +20,26 @@ pub trait Authorities {
 pub struct Keys<'a> {
     /// The storage for certificates and keys.
     pub storage: &'a Storage,
+    /// The folder of this node, for copies of shared storages.
+    pub data_dir: &'a Path,
     /// The certificates that the configuration loads or manages.
     pub store: &'a Arc<CertStore>,
-    /// Returns the file of a local CA's certificate, which is created if necessary; `None` if it does not exist and the
-    /// configuration is only validated.
-    pub authority: &'a AuthorityFile<'a>,
+    /// Returns a local CA's certificate, which is created if necessary; `None` if it does not exist and the configuration
+    /// is only validated.
+    pub authority: &'a AuthorityFinder<'a>,
 }
 
-/// Finds the file of a local CA's certificate.
-pub type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
+/// Finds a local CA's certificate.
+pub type AuthorityFinder<'a> = dyn Fn(&str, Signer) -> Result<Option<AuthorityPem>, Refusal> + 'a;
+
+/// The certificate of a local CA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityPem {
+    /// Where it lies, for messages.
+    pub place: PathBuf,
+    /// The certificate as PEM.
+    pub text: Vec<u8>,
+}
 
 /// A certificate of a CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

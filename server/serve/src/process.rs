@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_certs::Challenges;
+use sluice_certs::Storage;
 use sluice_diag::Written;
-use sluice_model::{Config, Storage};
+use sluice_model::Config;
 use sluice_net::datagrams::Bound;
 use sluice_net::listener_wrapper::ListenerWrapper;
 use sluice_net::tls::Acceptor;
@@ -39,8 +40,8 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::{given, settings};
 use sluice_proxy::reverse_proxy::group::Shared;
 use sluice_server_nginx::handshakes::NginxHandshakes;
-use sluice_tls::protocols;
 use sluice_tls::{AuthorityView, Https, LocalAuthorities, Prepared, Purpose, RemoteAdminTls};
+use sluice_tls::{protocols, storages};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -93,8 +94,12 @@ impl Server {
             let own = move |path: &Path| identity.own(path);
             recorder.stores().hand_to(Box::new(own));
         }
-        let folder = storage_folder(&config, &options)?;
-        let mut https = Https::new(&folder, options.log.clone(), &NginxHandshakes);
+        let storage = storage(&config, &options)?;
+        let mut https = Https::new(
+            (storage, &options.data_dir),
+            options.log.clone(),
+            &NginxHandshakes,
+        );
         https.inherit_tickets(options.secrets.tickets());
         https.emit_to(recorder.events());
         recorder.events().replace(subscriptions(&config));
@@ -176,14 +181,15 @@ impl Server {
     }
 
     fn try_replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
-        let before = storage_folder(&self.config, &self.options)?;
-        if storage_folder(&config, &self.options)? != before {
-            let message = format!(
-                "the storage folder cannot change from `{}`",
-                before.display()
-            );
-            let refusal = Refusal::new(message).with_help("restart to use another folder");
-            return Err(vec![at("storage", refusal)]);
+        if config.storage != self.config.storage {
+            let (old, new) = (self.https.storage(), storage(&config, &self.options)?);
+            // Two ways to name one folder are the same; other settings of an engine are not.
+            if new != *old || new.is_shared() {
+                let place = old.place_of("");
+                let message = format!("the storage cannot change from `{}`", place.display());
+                let refusal = Refusal::new(message).with_help("restart to use another storage");
+                return Err(vec![at("storage", refusal)]);
+            }
         }
         let events = self.recorder.events().clone();
         let events_before = events.replace(subscriptions(&config));
@@ -396,7 +402,7 @@ pub fn validate(
 ) -> Result<(), Vec<Refusal>> {
     let recorder = Arc::new(Recorder::new(options.log.clone(), 1));
     let mut https = Https::new(
-        &storage_folder(config, options)?,
+        (storage(config, options)?, &options.data_dir),
         options.log.clone(),
         &NginxHandshakes,
     );
@@ -425,7 +431,7 @@ fn build(
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
     check_events(&given, &mut refusals);
     let authorities = LocalAuthorities::new(https, &config);
-    let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
+    let authority = |name: &str, which| https.authority_pem(&config, purpose, name, which);
     let keys = prepared.keys(https, &authority);
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let (mut listens, mut sites) = (Vec::<Listen<Site>>::new(), HashMap::new());
@@ -753,23 +759,10 @@ fn build_site(
     })
 }
 
-/// The folder for certificates and keys: the one in the configuration, or the default.
-fn storage_folder(config: &Config, options: &Options) -> Result<PathBuf, Vec<Refusal>> {
-    match &config.storage {
-        None => Ok(options.data_dir.clone()),
-        Some(Storage::FileSystem(storage)) if storage.root.is_empty() => {
-            Ok(options.data_dir.clone())
-        }
-        Some(Storage::FileSystem(storage)) => Ok(PathBuf::from(&storage.root)),
-        Some(other) => {
-            let what = format!("storage `{}`", other.module());
-            let refusal = Refusal::not_yet(
-                &what,
-                "keep certificates in a folder: `storage file_system PATH`",
-            );
-            Err(vec![at("storage", refusal)])
-        }
-    }
+/// Where certificates and keys are kept: the storage of the configuration, or the default folder.
+fn storage(config: &Config, options: &Options) -> Result<Storage, Vec<Refusal>> {
+    let opened = storages::open(config.storage.as_ref(), &options.data_dir);
+    opened.map_err(|refusal| vec![at("storage", refusal)])
 }
 
 fn at(place: &str, mut refusal: Refusal) -> Refusal {

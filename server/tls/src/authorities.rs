@@ -8,7 +8,7 @@ use sluice_model::Config;
 use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
 
-use super::{Https, LOGGER};
+use super::{Https, LOGGER, storages};
 use sluice_observe::log::Log;
 use sluice_pipeline::keys::Authorities;
 use sluice_pipeline::refusal::Refusal;
@@ -53,9 +53,12 @@ fn apply(config: &CertificateAuthority, options: &mut LocalCaOptions) -> Result<
     }
     options.root = config.root.as_ref().map(files).transpose()?;
     options.intermediate = config.intermediate.as_ref().map(files).transpose()?;
-    if config.storage.is_some() {
-        return Err(Refusal::not_yet("`storage` of a CA", "remove it"));
-    }
+    let Some(module) = &config.storage else {
+        return Ok(());
+    };
+    let module = serde_json::to_value(module).and_then(serde_json::from_value);
+    let module = module.map_err(|error| Refusal::new(format!("`storage` of a CA: {error}")))?;
+    options.storage = storages::own(&module, &storages::user_folder())?;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub mod protocols;
 mod remote_admin;
 mod sources;
 mod standing;
+pub mod storages;
 pub mod trust_pool;
 mod zerossl;
 
@@ -26,9 +27,9 @@ use std::time::{Duration, SystemTime};
 
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
-    Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
-    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, TicketBook,
-    TicketSecret, Tickets, TlsPolicies, WatchedFiles,
+    Bell, CertStore, CertsError, Challenges, Following, Maintainer, Notice, OnDemand,
+    OnDemandPlans, OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject,
+    TicketBook, TicketSecret, Tickets, TlsPolicies, WatchedFiles,
 };
 use sluice_model::Config;
 use sluice_model::tls::InternalIssuer;
@@ -46,7 +47,7 @@ pub use remote_admin::RemoteAdminTls;
 use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
 use sluice_observe::sources::Certificates;
-use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
+use sluice_pipeline::keys::{AuthorityFinder, AuthorityPem, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
 use standing::Served;
 
@@ -64,6 +65,8 @@ pub enum Purpose {
 /// The certificates of a process. They outlive configurations.
 pub struct Https {
     storage: Storage,
+    /// The folder of this node, for copies of shared storages.
+    data_dir: PathBuf,
     maintainer: Arc<Maintainer>,
     log: Log,
     /// What the configuration languages add to handshakes.
@@ -98,13 +101,18 @@ pub struct Prepared {
 }
 
 impl Https {
-    /// Creates an empty state; certificates are stored below `data_dir` and renewed in the background.
-    pub fn new(data_dir: &Path, log: Log, rules: &'static (dyn HandshakeRules + Sync)) -> Https {
-        let storage = Storage::new(data_dir);
+    /// Creates an empty state; certificates are kept in `storage` and renewed in the background. Copies of further
+    /// shared storages lie below `data_dir`.
+    pub fn new(
+        (storage, data_dir): (Storage, &Path),
+        log: Log,
+        rules: &'static (dyn HandshakeRules + Sync),
+    ) -> Https {
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
         Https {
             served: Served::new(&maintainer),
             storage,
+            data_dir: data_dir.to_owned(),
             maintainer,
             log,
             rules,
@@ -114,6 +122,11 @@ impl Https {
             ticket_book: TicketBook::default(),
             remote_admin: None,
         }
+    }
+
+    /// Where the certificates are kept.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// What the remote admin API needs, if the active configuration has it.
@@ -142,13 +155,18 @@ impl Https {
         self.maintainer.observe(Box::new(observer));
     }
 
-    /// Starts the thread that renews certificates; it ends when this is dropped.
+    /// Starts the threads that renew certificates and follow the storage; they end when this is dropped.
     pub fn start_maintenance(&self) -> std::io::Result<()> {
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
         let bell = self.maintainer.bell();
         std::thread::Builder::new()
             .name("certificates".to_owned())
-            .spawn(move || maintain(&maintainer, &bell, &log))
+            .spawn(move || maintain(&maintainer, &bell, &log))?;
+        let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        let place = self.storage.place_of("").display().to_string();
+        std::thread::Builder::new()
+            .name("storage".to_owned())
+            .spawn(move || follow(&maintainer, &place, &log))
             .map(drop)
     }
 
@@ -197,9 +215,10 @@ impl Https {
             Tickets::Shared(keys) => Some(keys.clone()),
             Tickets::Own(..) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
         };
-        let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
+        let authority = |name: &str, which| self.authority_pem(&auto.config, purpose, name, which);
         let keys = Keys {
             storage: &self.storage,
+            data_dir: &self.data_dir,
             store: &store,
             authority: &authority,
         };
@@ -231,17 +250,17 @@ impl Https {
 
     /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
     fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
-        let (folder, rotation) = match policies::ticket_scheme(config)? {
+        let (own, rotation) = match policies::ticket_scheme(config, &self.data_dir)? {
             TicketScheme::Off => return Ok(Tickets::Off),
             TicketScheme::Own(rotation) => {
                 return Ok(Tickets::Own(rotation, self.ticket_book.clone()));
             }
-            TicketScheme::Shared(folder, rotation) => (folder, rotation),
+            TicketScheme::Shared(own, rotation) => (own, rotation),
         };
         if purpose == Purpose::Check {
             return Ok(Tickets::Own(rotation, TicketBook::default()));
         }
-        let storage = folder.map_or_else(|| self.storage.clone(), Storage::new);
+        let storage = own.unwrap_or_else(|| self.storage.clone());
         if let Some(keys) = &self.shared_keys
             && keys.are_of(&storage, rotation)
         {
@@ -292,14 +311,14 @@ impl Https {
         policies
     }
 
-    /// The certificate file of the CA called `name`. It is not created if the configuration is only validated.
-    pub fn authority_file(
+    /// The certificate of the CA called `name`. It is not created if the configuration is only validated.
+    pub fn authority_pem(
         &self,
         config: &Config,
         purpose: Purpose,
         name: &str,
         which: Signer,
-    ) -> Result<Option<PathBuf>, Refusal> {
+    ) -> Result<Option<AuthorityPem>, Refusal> {
         let issuer = InternalIssuer {
             ca: name.to_owned(),
             ..InternalIssuer::default()
@@ -310,19 +329,24 @@ impl Https {
             Signer::Intermediate => (&options.intermediate, "intermediate.crt"),
         };
         if let Some(files) = given {
-            return Ok(Some(files.certificate.clone()));
+            let place = files.certificate.clone();
+            let text = std::fs::read(&place).map_err(|error| {
+                let place = place.display();
+                Refusal::new(format!("certificates in `{place}`: {error}"))
+            })?;
+            return Ok(Some(AuthorityPem { place, text }));
         }
-        let path = self
-            .storage
-            .path(&format!("pki/authorities/{}/{file}", options.id));
-        if !path.exists() {
-            if purpose == Purpose::Check {
-                return Ok(None);
-            }
+        let name = format!("pki/authorities/{}/{file}", options.id);
+        let storage = options.storage.as_ref().unwrap_or(&self.storage);
+        let read = || storage.read(&name).map_err(|e| authority_fails(&e));
+        let mut found = read()?;
+        if found.is_none() && purpose == Purpose::Serve {
             authorities::open(&self.maintainer, &self.storage, &options, &self.log)
                 .map_err(|error| authority_fails(&error))?;
+            found = read()?;
         }
-        Ok(Some(path))
+        let place = storage.place_of(&name);
+        Ok(found.map(|text| AuthorityPem { place, text }))
     }
 
     /// Makes the prepared configuration take effect.
@@ -431,9 +455,10 @@ fn authority_fails(error: &CertsError) -> Refusal {
 
 impl Prepared {
     /// Access to certificates for handlers.
-    pub fn keys<'a>(&'a self, https: &'a Https, authority: &'a AuthorityFile<'a>) -> Keys<'a> {
+    pub fn keys<'a>(&'a self, https: &'a Https, authority: &'a AuthorityFinder<'a>) -> Keys<'a> {
         Keys {
             storage: &https.storage,
+            data_dir: &https.data_dir,
             store: &self.store,
             authority,
         }
@@ -514,6 +539,24 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
         // New certificates may be due earlier than the known ones.
         next = next.min(SystemTime::now() + Duration::from_secs(60));
     }
+}
+
+/// Follows what other nodes write to the storage at `place` for as long as the maintainer exists.
+fn follow(maintainer: &Weak<Maintainer>, place: &str, log: &Log) {
+    Maintainer::follow(maintainer, |following| match following {
+        Following::Lost(error) => log
+            .error(
+                LOGGER,
+                "the storage is away; what is known of it stays in use",
+            )
+            .text("storage", place)
+            .shown("error", error)
+            .send(),
+        Following::Back => log
+            .info(LOGGER, "the storage is back")
+            .text("storage", place)
+            .send(),
+    });
 }
 
 fn log_notices(maintainer: &Maintainer, log: &Log) {

@@ -225,6 +225,9 @@ fn from_storage(storage: &Storage, names: &CertificateFiles) -> Result<Arc<Pair>
         certificate: read(&names.certificate)?,
         key: read(&names.key)?,
     };
-    let (certificate, key) = (storage.path(&names.certificate), storage.path(&names.key));
+    let (certificate, key) = (
+        storage.place_of(&names.certificate),
+        storage.place_of(&names.key),
+    );
     from_stored(&stored, &certificate, &key, &names.tags)
 }

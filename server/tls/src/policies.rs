@@ -1,14 +1,14 @@
 //! Converts TLS handshake settings from the model to those of `sluice-certs`.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_certs::limits::{TICKET_KEYS, TICKET_KEYS_MAX, TICKET_ROTATION};
 use sluice_certs::{
     Choice, ClientAuth, ClientAuthMode, Fallback, GivenKeys, KeyAlgorithm, Policy, Rotation,
-    Selection, Subject, Tickets, TlsPolicies, When,
+    Selection, Storage, Subject, Tickets, TlsPolicies, When,
 };
 use sluice_model::tls::{
     CertificateSelection, ClientAuthentication, ConnectionPolicy, HandshakeMatch, SessionTickets,
@@ -19,6 +19,7 @@ use sluice_net::Protocols;
 use super::around::Around;
 use super::{LOGGER, Purpose, by_variable};
 use crate::protocols::alpn;
+use crate::storages;
 use crate::trust_pool::{self, decoded, from_file};
 use sluice_observe::process_values;
 use sluice_pipeline::refusal::Refusal;
@@ -221,11 +222,11 @@ pub(super) enum TicketScheme {
     Off,
     /// With our own keys.
     Own(Rotation),
-    /// With keys in a storage: in this folder, or in that of the certificates.
-    Shared(Option<PathBuf>, Rotation),
+    /// With keys in a storage: in this one, or in that of the certificates.
+    Shared(Option<Storage>, Rotation),
 }
 
-pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
+pub(super) fn ticket_scheme(config: &Config, data_dir: &Path) -> Result<TicketScheme, Refusal> {
     let tls = config.apps.tls.as_ref();
     let Some(settings) = tls.and_then(|tls| tls.session_tickets.as_ref()) else {
         return Ok(TicketScheme::Own(Rotation::default()));
@@ -259,9 +260,10 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     let source = key_source.as_ref().map(provider);
     match (source.as_deref(), key_source) {
         _ if *disabled => Ok(TicketScheme::Off),
-        (Some("distributed"), Some(source)) => {
-            Ok(TicketScheme::Shared(ticket_folder(source)?, rotation))
-        }
+        (Some("distributed"), Some(source)) => Ok(TicketScheme::Shared(
+            ticket_storage(source, data_dir)?,
+            rotation,
+        )),
         (None | Some("standard"), _) => Ok(TicketScheme::Own(rotation)),
         (Some(name), _) => Err(Refusal::new(format!(
             "unknown source of session ticket keys `{name}`"
@@ -270,25 +272,14 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     }
 }
 
-/// The shared folder, if it is not that of the certificates.
-fn ticket_folder(source: &RawModule) -> Result<Option<PathBuf>, Refusal> {
-    let Some(storage) = source.get("storage").filter(|storage| !storage.is_null()) else {
+/// The storage of the keys, if it is not that of the certificates.
+fn ticket_storage(source: &RawModule, data_dir: &Path) -> Result<Option<Storage>, Refusal> {
+    let Some(module) = source.get("storage").filter(|module| !module.is_null()) else {
         return Ok(None);
     };
-    let text = |key: &str| storage.get(key).and_then(|value| value.as_str());
-    match (text("module"), text("root")) {
-        (Some("file_system"), root) => Ok(root.filter(|root| !root.is_empty()).map(PathBuf::from)),
-        (other, _) => {
-            let what = format!(
-                "storage `{}` for session ticket keys",
-                other.unwrap_or_default()
-            );
-            Err(Refusal::not_yet(
-                &what,
-                "name a folder: `file_system` and `root`",
-            ))
-        }
-    }
+    let module = serde_json::from_value(module.clone())
+        .map_err(|error| Refusal::new(format!("storage of session ticket keys: {error}")))?;
+    storages::own(&module, data_dir)
 }
 
 fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
@@ -393,7 +384,7 @@ mod tests {
         let read = |text: &str| {
             let text = format!(r#"{{"apps":{{"tls":{{"session_tickets":{text}}}}}}}"#);
             let config = Config::from_json(&text).expect("a model");
-            ticket_scheme(&config).map_err(|refusal| refusal.to_string())
+            ticket_scheme(&config, Path::new("")).map_err(|refusal| refusal.to_string())
         };
         let own = |rotation| Ok(TicketScheme::Own(rotation));
         let usual = Rotation::default();
@@ -409,7 +400,7 @@ mod tests {
         assert_eq!(read(set), own(hourly));
         assert_eq!(read(r#"{"disable_rotation":true}"#), own(Rotation::never()));
         let shared =
-            |folder: Option<&str>| Ok(TicketScheme::Shared(folder.map(PathBuf::from), usual));
+            |folder: Option<&str>| Ok(TicketScheme::Shared(folder.map(Storage::new), usual));
         assert_eq!(
             read(r#"{"key_source":{"provider":"distributed"}}"#),
             shared(None)
@@ -421,8 +412,8 @@ mod tests {
             (r#"{"key_source":{"provider":"vault"}}"#, "vault"),
             (r#"{"max_keys":65}"#, "max_keys"),
             (
-                r#"{"key_source":{"provider":"distributed","storage":{"module":"redis"}}}"#,
-                "redis",
+                r#"{"key_source":{"provider":"distributed","storage":{"module":"consul"}}}"#,
+                "consul",
             ),
         ] {
             let said = read(bad).expect_err(bad);

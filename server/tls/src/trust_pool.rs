@@ -12,6 +12,7 @@ use sluice_model::{Duration, RawModule, Storage as Module};
 use sluice_net::tls::{certificates_from_pem, revoked_from_pem, system_certificates};
 
 use crate::limits::{TRUST_ENDPOINTS_MAX, TRUST_POOLS_NESTED_MAX};
+use crate::storages;
 use sluice_pipeline::keys::{Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -64,12 +65,24 @@ fn joined(parts: impl Iterator<Item = Result<Pool, Refusal>>) -> Result<Pool, Re
 }
 
 fn stored(pool: &RawModule, keys: Option<&Keys<'_>>) -> Result<Pool, Refusal> {
-    let own = own_storage(pool)?;
+    let own = own_storage(pool, keys.map_or(Path::new(""), |keys| keys.data_dir))?;
+    // Validation connects to no engine.
+    let own = own.filter(|own| keys.is_some() || !own.is_shared());
     let Some(storage) = own.as_ref().or(keys.map(|keys| keys.storage)) else {
         return Ok(None);
     };
     let names = texts(pool, "pem_keys");
-    all(names.iter().map(|name| storage.path(name)), from_file).map(Some)
+    all(names.iter(), |name| {
+        let place = storage.place_of(name);
+        let refuse =
+            |why: String| Refusal::new(format!("certificates in `{}`: {why}", place.display()));
+        let text = storage
+            .read(name)
+            .map_err(|error| refuse(error.to_string()))?;
+        let text = text.ok_or_else(|| refuse("no such key in the storage".to_owned()))?;
+        from_text(&place, &text)
+    })
+    .map(Some)
 }
 
 fn of_authorities(
@@ -82,8 +95,9 @@ fn of_authorities(
     };
     let names = texts(pool, "authority");
     joined(names.iter().map(|name| {
-        let file = (keys.authority)(name, which)?;
-        file.map(from_file).transpose()
+        let found = (keys.authority)(name, which)?;
+        let found = found.map(|found| from_text(&found.place, &found.text));
+        found.transpose()
     }))
 }
 
@@ -146,21 +160,13 @@ fn published(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<
 }
 
 /// The pool's own storage, if it has one.
-fn own_storage(pool: &RawModule) -> Result<Option<Storage>, Refusal> {
+fn own_storage(pool: &RawModule, data_dir: &Path) -> Result<Option<Storage>, Refusal> {
     let Some(module) = pool.get("storage") else {
         return Ok(None);
     };
-    match serde_json::from_value(module.clone()) {
-        Ok(Module::FileSystem(storage)) if !storage.root.is_empty() => {
-            Ok(Some(Storage::new(Path::new(&storage.root))))
-        }
-        Ok(Module::FileSystem(_)) => Ok(None),
-        Ok(other @ Module::Other(_)) => Err(Refusal::not_yet(
-            &format!("storage `{}` of a trust pool", other.module()),
-            "use `file_system`",
-        )),
-        Err(error) => Err(Refusal::new(format!("storage of a trust pool: {error}"))),
-    }
+    let module: Module = serde_json::from_value(module.clone())
+        .map_err(|error| Refusal::new(format!("storage of a trust pool: {error}")))?;
+    storages::own(&module, data_dir)
 }
 
 /// The leaf certificates of a client certificate verifier.
@@ -210,7 +216,13 @@ pub fn from_file(file: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Refusal> {
     let file = file.as_ref();
     let refuse = |why: String| Refusal::new(format!("certificates in `{}`: {why}", file.display()));
     let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
-    certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))
+    from_text(file, &text)
+}
+
+/// Reads the certificates in a PEM text that lies at `place`.
+fn from_text(place: &Path, text: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
+    let refuse = |why| Refusal::new(format!("certificates in `{}`: {why}", place.display()));
+    certificates_from_pem(text).map_err(refuse)
 }
 
 /// Reads the certificate revocation lists in a PEM file (as DER).
@@ -266,6 +278,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use sluice_certs::CertStore;
+    use sluice_pipeline::keys::AuthorityPem;
 
     const PEM: &str = include_str!("../tests/authority.pem");
 
@@ -292,12 +305,14 @@ mod tests {
                         Signer::Root => "root.crt",
                         Signer::Intermediate => "intermediate.crt",
                     };
-                    Ok(Some(
-                        storage.path(&format!("pki/authorities/{name}/{file}")),
-                    ))
+                    let place = folder.join(format!("pki/authorities/{name}/{file}"));
+                    let read = std::fs::read(&place);
+                    let text = read.map_err(|error| Refusal::new(error.to_string()))?;
+                    Ok(Some(AuthorityPem { place, text }))
                 };
                 let keys = Keys {
                     storage: &storage,
+                    data_dir: &folder,
                     store: &CertStore::new([]),
                     authority: &authority,
                 };

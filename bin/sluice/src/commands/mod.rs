@@ -23,6 +23,7 @@ mod run;
 mod start;
 mod status;
 mod stop;
+mod storage;
 mod top;
 mod trust;
 mod untrust;
@@ -132,6 +133,8 @@ enum Command {
     Trust(trust::Args),
     /// Remove the local CA's root certificate from the system trust store.
     Untrust(untrust::Args),
+    /// List, export, import or move certificates and other stored data.
+    Storage(storage::Args),
     /// Print a shell completion script.
     Completion(completion::Args),
     /// Write the manual pages.
@@ -179,6 +182,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::HashPassword(args) => args.run(),
         Command::Trust(args) => args.run(format),
         Command::Untrust(args) => args.run(format),
+        Command::Storage(args) => args.run(format),
         Command::Completion(args) => args.run(),
         Command::Manpage(args) => args.run(),
         Command::ListModules(args) => args.run(),
@@ -249,6 +253,11 @@ mod tests {
              --argon2id-threads 1 --argon2id-keylen 32 --bcrypt-cost 4",
             "trust --ca local --address localhost:1 -c a -a caddyfile",
             "untrust -p a.crt",
+            "storage export -c a -o -",
+            "storage import --config a --input b",
+            "storage list certificates --long -c a",
+            "storage migrate --from-folder a -c b --replace",
+            "storage unlock issue_cert_a.test -c a",
             "completion bash",
             "manpage -o dir",
             "list-modules --packages --versions -s --json",

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use sluice_certs::trust::SystemStore;
 use sluice_certs::{LocalCa, LocalCaOptions, Storage};
 use sluice_model::Config;
+use sluice_tls::storages;
 
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat};
@@ -81,15 +82,5 @@ pub fn storage(
         Some(path) => Source::required(Some(path), adapter)?.load(format)?.config,
         None => Config::default(),
     };
-    let named = config.storage.map(|storage| match storage {
-        sluice_model::Storage::FileSystem(folder) => Ok(folder.root),
-        other => Err(Failed::new(format!(
-            "the configured storage is not a directory: {other:?}"
-        ))),
-    });
-    let folder = match named.transpose()?.filter(|root| !root.is_empty()) {
-        Some(root) => PathBuf::from(root),
-        None => folders::data(),
-    };
-    Ok(Storage::new(folder))
+    storages::open(config.storage.as_ref(), &folders::data()).map_err(Failed::new)
 }

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use sluice_diag::Diagnostic;
 use sluice_model::tls::{
     AcmeIssuer, Automation, AutomationPolicy, ChainPreference, Challenges, Issuer, PortChallenge,
 };
-use sluice_model::{Config, FileStorage, Storage};
+use sluice_model::{Config, FileStorage, RawModule, Storage};
 
 use crate::context::Context;
 use crate::definition::Takes::{Block, Flag, Nothing, Words};
@@ -25,6 +26,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("acme_certificate", Words(1, MANY)),
     many("acme_issuer", Block(1, 1)).holding(|_| Context::AcmeIssuer),
     once("acme_shared_zone", Words(1, 1)).but(Always("tables grow as needed")),
+    once("certificate_storage", Words(1, MANY)),
     once("challenge", Words(1, 1)),
     once("common_name_in_csr", Flag).but(OnlyAs(&["off"])),
     many("contact", Words(1, 1)).but(Partly("one e-mail address")),
@@ -60,8 +62,53 @@ fn keep_in(cx: &mut Lowering<'_>, folder: Option<&Written>, config: &mut Config)
             let wanted = "the folder of the first `acme_issuer`: all certificates are kept in one";
             let _: Option<()> = cx.invalid(word, "state_path", wanted);
         }
-        _ => config.storage = Some(Storage::FileSystem(FileStorage { root })),
+        Some(Storage::FileSystem(_)) | None => {
+            config.storage = Some(Storage::FileSystem(FileStorage { root }));
+        }
+        Some(_) => {
+            let wanted = "no folder: `certificate_storage` says where certificates are kept";
+            let _: Option<()> = cx.invalid(word, "state_path", wanted);
+        }
     }
+}
+
+/// The storage that several nodes share (`certificate_storage etcd|redis|postgres <parameter>=<value>...`, ours). The
+/// parameters are the options of the Caddyfile; several values of one are separated by commas.
+fn storage(cx: &mut Lowering<'_>, line: &Directive) -> Option<Storage> {
+    let module = line.args.first()?;
+    if !matches!(module.text.as_str(), "etcd" | "redis" | "postgres") {
+        return cx.invalid(module, line.name(), "`etcd`, `redis` or `postgres`");
+    }
+    let mut fields = RawModule::new();
+    fields.insert("module".to_owned(), module.text.as_str().into());
+    for word in &line.args[1..] {
+        let wanted = "`parameter=value` with an option of this storage";
+        let Some((name, value)) = word.text.split_once('=') else {
+            return cx.invalid(word, line.name(), wanted);
+        };
+        let value = match (name, value) {
+            ("endpoints" | "address" | "host" | "port", _) if module.text != "postgres" => {
+                value.split(',').collect::<Vec<_>>().into()
+            }
+            ("db", _) => match value.parse::<u32>() {
+                Ok(number) => number.into(),
+                Err(_) => return cx.invalid(word, line.name(), "a number of a database"),
+            },
+            (_, "true") => true.into(),
+            (_, "false") => false.into(),
+            _ => Value::from(value),
+        };
+        fields.insert(name.to_owned(), value);
+        // Each word alone, so that the message is about the wrong one.
+        let read = serde_json::to_value(&fields).map(serde_json::from_value::<Storage>);
+        if !matches!(read, Ok(Ok(_))) {
+            return cx.invalid(word, line.name(), wanted);
+        }
+    }
+    if module.text == "etcd" && !fields.contains_key("endpoints") {
+        return cx.invalid(module, line.name(), "`etcd` with `endpoints=`");
+    }
+    serde_json::from_value(serde_json::to_value(fields).ok()?).ok()
 }
 
 /// The ports on which CAs validate control of a name.
@@ -75,6 +122,9 @@ pub struct Ports {
 
 /// Has the certificates ordered that servers ask for.
 pub fn lower(cx: &mut Lowering<'_>, http: &Level<'_>, ports: Ports, config: &mut Config) {
+    if let Some(line) = http.own("certificate_storage").next() {
+        config.storage = storage(cx, line);
+    }
     let mut authorities = BTreeMap::new();
     for directive in http.own("acme_issuer") {
         if let (Some(name), Some(found)) = (directive.arg(0), authority(cx, http, directive, ports))

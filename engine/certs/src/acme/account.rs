@@ -15,6 +15,7 @@ use ureq::http::Request;
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
 use crate::failure::CertsError;
+use crate::storage::SharedLock;
 
 /// ZeroSSL's ACME directory; external account bindings are available for an email address.
 pub const ZEROSSL: &str = "https://acme.zerossl.com/v2/DV90";
@@ -38,13 +39,13 @@ impl AcmeIssuer {
         let stored = self.place(authority);
         // Concurrent orders or processes must not create two accounts.
         let lock = format!("acme_account_{}", stored.name.replace('/', "_"));
-        let _lock = self
+        let lock = self
             .storage
             .shared_lock(&lock, REQUEST_TIMEOUT)
             .map_err(other)?;
         match self.stored_account(authority, transport).await? {
             Some(account) => Ok(account),
-            None => self.new_account(authority, transport).await,
+            None => self.new_account(authority, transport, &lock).await,
         }
     }
 
@@ -83,6 +84,7 @@ impl AcmeIssuer {
         &self,
         authority: &Authority,
         transport: &Transport,
+        lock: &SharedLock,
     ) -> Result<Account, Error> {
         let builder = || Account::builder_with_http(Box::new(transport.clone()));
         let directory = authority.directory.clone();
@@ -114,7 +116,7 @@ impl AcmeIssuer {
             }
             (account, key)
         };
-        self.store(authority, &account, &contacts, &key)
+        self.store(authority, &account, (&contacts, &key), lock)
             .map_err(other)?;
         Ok(account)
     }
@@ -124,8 +126,8 @@ impl AcmeIssuer {
         &self,
         authority: &Authority,
         account: &Account,
-        contacts: &[&str],
-        key: &PrivatePkcs8KeyDer<'_>,
+        (contacts, key): (&[&str], &PrivatePkcs8KeyDer<'_>),
+        lock: &SharedLock,
     ) -> Result<(), CertsError> {
         let name = self.place(authority).name;
         let about = json!({
@@ -134,10 +136,10 @@ impl AcmeIssuer {
             "termsOfServiceAgreed": true,
             "location": account.id(),
         });
-        self.storage
-            .write(&format!("{name}.key"), &pem(key.secret_pkcs8_der()))?;
-        self.storage
-            .write(&format!("{name}.json"), format!("{about:#}").as_bytes())
+        let (about, key) = (format!("{about:#}"), pem(key.secret_pkcs8_der()));
+        let [about_name, key_name] = [format!("{name}.json"), format!("{name}.key")];
+        let values = [(&*key_name, &*key), (&*about_name, about.as_bytes())];
+        self.storage.write_all(&values, lock.guard())
     }
 
     /// The storage name of the key of the account at `authority`.

@@ -14,9 +14,11 @@ use time::OffsetDateTime;
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
 use crate::challenges::Shown;
+use crate::challenges::shared::{Identifier as StoredIdentifier, Published, StoredChallenge};
 use crate::failure::CertsError;
 use crate::gate::{Gate, GateKind};
 use crate::issuer::{Issued, Request};
+use crate::limits::CHALLENGE_SPREAD;
 use crate::local_ca::alternative_name;
 use crate::subject::Subject;
 
@@ -29,8 +31,14 @@ const POLL_PAUSE: Duration = Duration::from_millis(500);
 
 /// A challenge response, active while this is held.
 enum Responding<'a> {
-    Ours { _shown: Shown, _gate: Option<Gate> },
-    Dns { _record: DnsRecord<'a> },
+    Ours {
+        _shown: Shown,
+        _gate: Option<Gate>,
+        _published: Option<Published>,
+    },
+    Dns {
+        _record: DnsRecord<'a>,
+    },
 }
 
 impl AcmeIssuer {
@@ -59,7 +67,9 @@ impl AcmeIssuer {
             .initial_delay(POLL_PAUSE)
             .backoff(1.5)
             .timeout(self.options.timeout);
-        let responding = self.prove(&mut order, request.subject, kind).await?;
+        let responding = self
+            .prove(authority, &mut order, request.subject, kind)
+            .await?;
         if !responding.is_empty() {
             let status = order.poll_ready(&looks).await;
             if !matches!(status, Ok(OrderStatus::Ready)) {
@@ -113,6 +123,7 @@ impl AcmeIssuer {
     /// Responds to the challenges of all pending authorizations. If there are none, nothing is left to wait for.
     async fn prove(
         &self,
+        authority: &Authority,
         order: &mut Order,
         subject: &Subject,
         kind: &ChallengeType,
@@ -134,7 +145,7 @@ impl AcmeIssuer {
             let mut challenge = authorization
                 .challenge(kind.clone())
                 .ok_or(Error::Unsupported("this kind of challenge"))?;
-            responding.push(self.response(subject, &challenge).await?);
+            responding.push(self.response(authority, subject, &challenge).await?);
             challenge.set_ready().await?;
         }
         Ok(responding)
@@ -142,6 +153,7 @@ impl AcmeIssuer {
 
     async fn response(
         &self,
+        authority: &Authority,
         subject: &Subject,
         challenge: &ChallengeHandle<'_>,
     ) -> Result<Responding<'_>, Error> {
@@ -167,10 +179,41 @@ impl AcmeIssuer {
                 open(GateKind::Alpn, self.options.alpn_port),
             ),
         };
+        let shown = shown.map_err(other)?;
+        let published = self.publish(authority, subject, challenge);
+        if published.is_some() && self.storage.is_shared() {
+            // The CA may ask any node, and at once.
+            tokio::time::sleep(CHALLENGE_SPREAD).await;
+        }
         Ok(Responding::Ours {
-            _shown: shown.map_err(other)?,
+            _shown: shown,
             _gate: gate,
+            _published: published,
         })
+    }
+
+    /// Lets other nodes respond as well.
+    fn publish(
+        &self,
+        authority: &Authority,
+        subject: &Subject,
+        challenge: &ChallengeHandle<'_>,
+    ) -> Option<Published> {
+        let stored = StoredChallenge {
+            kind: match challenge.r#type {
+                ChallengeType::Http01 => "http-01".to_owned(),
+                _ => "tls-alpn-01".to_owned(),
+            },
+            url: challenge.url.clone(),
+            status: "pending".to_owned(),
+            token: challenge.token.clone(),
+            key_authorization: challenge.key_authorization().as_str().to_owned(),
+            identifier: StoredIdentifier {
+                kind: if subject.ip().is_some() { "ip" } else { "dns" }.to_owned(),
+                value: subject.to_string(),
+            },
+        };
+        Published::new(&self.storage, &authority.key, subject, &stored)
     }
 
     /// The preferred chain: the default one or one of its alternates.

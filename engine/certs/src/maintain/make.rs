@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use rcgen::KeyPair;
 use serde_json::json;
+use sluice_store::{Fault, Guard};
 
 use super::Maintainer;
 use super::plan::{Attempts, Key, Plan};
@@ -13,8 +14,25 @@ use crate::issuer::{Issued, Issuer, Request};
 use crate::limits::ORDER_TIMEOUT;
 use crate::pair::{Origin, Pair};
 use crate::renewal::seed_of;
-use crate::storage::StoredPair;
+use crate::storage::{SharedLock, Storage, StoredPair};
 use crate::subject::{Subject, SubjectError};
+
+/// Which state of a shared storage counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// The copy of this node will do if the engine is away.
+    Any,
+    /// The present one.
+    Latest,
+}
+
+/// Whether a certificate was stored.
+enum Kept {
+    Yes,
+    /// The lock has passed to another node.
+    Refused,
+    No,
+}
 
 impl Maintainer {
     /// The certificate to start with; `None` if it has to be ordered.
@@ -128,11 +146,12 @@ impl Maintainer {
             self.storage.try_out()?;
         }
         let name = format!("issue_cert_{}", subject.file_name());
-        let lock = self.storage.shared_lock(&name, ORDER_TIMEOUT);
-        let _lock = match lock {
+        let lock = match self.storage.shared_lock(&name, ORDER_TIMEOUT) {
             Ok(lock) => Some(lock),
             Err(error @ CertsError::Locked(_)) => return Err(error),
-            // If the storage is not writable, a certificate in memory is better than none.
+            // Without the engine every node would order a certificate, and none could give it to the others.
+            Err(error) if self.storage.is_shared() => return Err(error),
+            // If the folder is not writable, a certificate in memory is better than none.
             Err(_) => None,
         };
         let seed = seed_of(&subject.to_string());
@@ -140,33 +159,72 @@ impl Maintainer {
             let is_other = old.is_none_or(|old| old.certified.cert != found.certified.cert);
             is_other && plan.renewal_at(found, seed) > now
         };
-        if let Some(found) = self.load_newest(plan, subject).filter(is_better) {
+        // Another node may have done it while this one waited for the lock.
+        let found = self.newest_of(plan, subject, Reading::Latest)?;
+        if let Some(found) = found.filter(is_better) {
             return Ok(found);
         }
-        self.make(plan, subject, old.map(|old| &**old), failures, now)
+        let (old, lock) = (old.map(|old| &**old), lock.as_ref());
+        self.make_under(plan, subject, (old, lock), failures, now)
     }
 
-    /// The newest stored certificate among those of the plan's issuers.
+    /// The newest stored certificate among those of the plan's issuers, or of its copy on this node.
     fn load_newest(&self, plan: &Plan, subject: &Subject) -> Option<Arc<Pair>> {
-        let load = |issuer: &Arc<dyn Issuer>| match self.load(&**issuer, subject) {
-            Ok(found) => found,
-            Err(error) => {
-                self.notice(Notice::Replaced {
+        // That the engine is away is reported once, not for each certificate.
+        self.newest_of(plan, subject, Reading::Any).ok().flatten()
+    }
+
+    /// The newest stored certificate among those of the plan's issuers. One that is unusable is reported and passed.
+    ///
+    /// # Errors
+    /// An engine cannot be read.
+    pub(super) fn newest_of(
+        &self,
+        plan: &Plan,
+        subject: &Subject,
+        reading: Reading,
+    ) -> Result<Option<Arc<Pair>>, CertsError> {
+        let mut newest: Option<Pair> = None;
+        for issuer in &plan.issuers {
+            match self.load(&**issuer, subject, reading) {
+                Ok(found) => {
+                    let is_newer = |found: &Pair| {
+                        let newest = newest.as_ref();
+                        newest.is_none_or(|newest| found.lifetime.from >= newest.lifetime.from)
+                    };
+                    newest = found.filter(is_newer).or(newest);
+                }
+                Err(error @ CertsError::Store(_)) if self.storage.is_shared() => return Err(error),
+                Err(error) => self.notice(Notice::Replaced {
                     subject: subject.clone(),
                     why: error.to_string(),
-                });
-                None
+                }),
             }
-        };
-        let found = plan.issuers.iter().filter_map(load);
-        found.max_by_key(|pair| pair.lifetime.from).map(Arc::new)
+        }
+        Ok(newest.map(Arc::new))
     }
 
     /// The stored certificate, if there is one that the issuer accepts.
-    fn load(&self, issuer: &dyn Issuer, subject: &Subject) -> Result<Option<Pair>, CertsError> {
+    fn load(
+        &self,
+        issuer: &dyn Issuer,
+        subject: &Subject,
+        reading: Reading,
+    ) -> Result<Option<Pair>, CertsError> {
         let name = stored_name(issuer, subject);
-        let path = self.storage.path(&format!("{name}.crt"));
-        let key = self.storage.path(&format!("{name}.key"));
+        let found = self.load_named(&name, reading)?;
+        Ok(found
+            .filter(|pair| issuer.accepts(&pair.certified.cert) && pair.subjects.contains(subject)))
+    }
+
+    /// The certificate `<name>.crt` with its key.
+    pub(super) fn load_named(
+        &self,
+        name: &str,
+        reading: Reading,
+    ) -> Result<Option<Pair>, CertsError> {
+        let path = self.storage.place_of(&format!("{name}.crt"));
+        let key = self.storage.place_of(&format!("{name}.key"));
         let parse = |stored: &StoredPair| {
             Pair::from_pem(
                 stored,
@@ -176,23 +234,32 @@ impl Maintainer {
                 },
             )
         };
-        let Some(stored) = self
-            .storage
-            .read_pair(&name, |stored| parse(stored).is_ok())?
-        else {
-            return Ok(None);
+        let fits = |stored: &StoredPair| parse(stored).is_ok();
+        let stored = match reading {
+            Reading::Any => self.storage.read_pair(name, fits)?,
+            Reading::Latest => self.storage.read_latest_pair(name, fits)?,
         };
-        let pair = parse(&stored)?;
-        let fits = issuer.accepts(&pair.certified.cert) && pair.subjects.contains(subject);
-        Ok(fits.then_some(pair))
+        stored.map(|stored| parse(&stored)).transpose()
     }
 
-    /// Tries the issuers of a plan in order.
+    /// Tries the issuers of a plan in order, without a lock: they are local.
     fn make(
         &self,
         plan: &Plan,
         subject: &Subject,
         old: Option<&Pair>,
+        failures: u32,
+        now: SystemTime,
+    ) -> Result<Arc<Pair>, CertsError> {
+        self.make_under(plan, subject, (old, None), failures, now)
+    }
+
+    /// Tries the issuers of a plan in order. What they issue is stored if `lock` is still held.
+    fn make_under(
+        &self,
+        plan: &Plan,
+        subject: &Subject,
+        (old, lock): (Option<&Pair>, Option<&SharedLock>),
         failures: u32,
         now: SystemTime,
     ) -> Result<Arc<Pair>, CertsError> {
@@ -220,7 +287,16 @@ impl Maintainer {
             let now = if issuer.is_remote() { later(now) } else { now };
             match issuer.issue(&request, now) {
                 Ok(issued) => {
-                    return self.finish(&**issuer, (subject, old.is_some()), &key, issued);
+                    let made = self.finish(&**issuer, (subject, old.is_some()), &key, issued, lock);
+                    return match made {
+                        // Another node has taken the lock over; the certificate that counts is the one it stores.
+                        Ok((made, Kept::Refused)) => {
+                            let found = self.newest_of(plan, subject, Reading::Latest);
+                            Ok(found.ok().flatten().unwrap_or(made))
+                        }
+                        Ok((made, Kept::Yes | Kept::No)) => Ok(made),
+                        Err(error) => Err(error),
+                    };
                 }
                 Err(error) => failed = Some(error),
             }
@@ -235,12 +311,13 @@ impl Maintainer {
         (subject, renewal): (&Subject, bool),
         key: &KeyPair,
         issued: Issued,
-    ) -> Result<Arc<Pair>, CertsError> {
+        lock: Option<&SharedLock>,
+    ) -> Result<(Arc<Pair>, Kept), CertsError> {
         let name = stored_name(issuer, subject);
-        let path = self.storage.path(&format!("{name}.crt"));
+        let path = self.storage.place_of(&format!("{name}.crt"));
         let origin = Origin {
             certificate: &path,
-            key: &self.storage.path(&format!("{name}.key")),
+            key: &self.storage.place_of(&format!("{name}.key")),
         };
         let stored = StoredPair {
             certificate: issued.chain,
@@ -249,23 +326,31 @@ impl Maintainer {
         let pair = Pair::from_pem(&stored, origin)?;
         // Caddy's metadata file, for Caddy itself and for tools that read its storage.
         let about = json!({"sans": [subject.to_string()], "issuer_data": issued.about});
-        let kept = self.storage.write_pair(&name, &stored).and_then(|()| {
-            self.storage
-                .write(&format!("{name}.json"), format!("{about:#}").as_bytes())
-        });
-        if let Err(error) = kept {
-            self.notice(Notice::NotStored {
-                subject: subject.clone(),
-                why: error.to_string(),
-            });
-        }
+        let about = format!("{about:#}");
+        let [crt, key, json] = ["crt", "key", "json"].map(|ending| format!("{name}.{ending}"));
+        let [key, crt] = Storage::pair_values(&crt, &key, &stored);
+        let guard = lock.map_or(Guard::Always, SharedLock::guard);
+        let values = [key, crt, (&json, about.as_bytes())];
+        let kept = match self.storage.write_all(&values, guard) {
+            Ok(()) => Kept::Yes,
+            Err(error) => {
+                self.notice(Notice::NotStored {
+                    subject: subject.clone(),
+                    why: error.to_string(),
+                });
+                match error {
+                    CertsError::Store(error) if error.fault == Fault::Refused => Kept::Refused,
+                    _ => Kept::No,
+                }
+            }
+        };
         self.notice(Notice::Issued {
             subject: subject.clone(),
             issuer: issuer.id().to_owned(),
             renewal,
             path: name,
         });
-        Ok(Arc::new(pair))
+        Ok((Arc::new(pair), kept))
     }
 
     /// The key of the current certificate, if the plan reuses keys; an unreadable key is not reused.
@@ -284,7 +369,7 @@ impl Maintainer {
     pub(super) fn is_of(&self, issuer: &dyn Issuer, subject: &Subject, pair: &Pair) -> bool {
         let path = self
             .storage
-            .path(&format!("{}.crt", stored_name(issuer, subject)));
+            .place_of(&format!("{}.crt", stored_name(issuer, subject)));
         pair.origin == path.display().to_string()
     }
 }
@@ -300,7 +385,7 @@ fn later(now: SystemTime) -> SystemTime {
     SystemTime::now().max(now)
 }
 
-fn stored_name(issuer: &dyn Issuer, subject: &Subject) -> String {
+pub(super) fn stored_name(issuer: &dyn Issuer, subject: &Subject) -> String {
     let name = subject.file_name();
     format!("certificates/{}/{name}/{name}", issuer.id())
 }

@@ -2,6 +2,7 @@
 //! directly; orders at CAs run on separate threads, a few at a time. The process provides the maintenance thread and
 //! logs the notices.
 
+mod follow;
 mod make;
 mod plan;
 mod standing;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
+pub use follow::Following;
 pub use plan::Plan;
 pub use standing::Standing;
 
@@ -41,6 +43,8 @@ pub struct Maintainer {
     rhythm: Mutex<Rhythm>,
     ticket_keys: Mutex<TicketKeys>,
     staples: Staples,
+    /// The certificates of the running configuration.
+    serving: Mutex<Weak<CertStore>>,
     bell: Arc<Bell>,
     /// Hears of each notice at once.
     observer: OnceLock<Observer>,
@@ -178,6 +182,7 @@ impl Maintainer {
             files: Mutex::default(),
             rhythm: Mutex::default(),
             ticket_keys: Mutex::default(),
+            serving: Mutex::default(),
             bell: Arc::default(),
             observer: OnceLock::new(),
         }

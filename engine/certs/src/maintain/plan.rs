@@ -99,6 +99,8 @@ pub(super) struct Attempts {
     pub(super) failures: u32,
     /// The earliest time of the next attempt.
     pub(super) next: Option<SystemTime>,
+    /// Whether the last one failed because the storage was away.
+    pub(super) awaits_storage: bool,
     /// The error of the last attempt.
     pub(super) error: Option<Box<str>>,
 }
@@ -110,6 +112,7 @@ impl Attempts {
 
     pub(super) fn fail(&mut self, error: &CertsError, now: SystemTime, seed: u64) -> SystemTime {
         self.failures = self.failures.saturating_add(1);
+        self.awaits_storage = matches!(error, CertsError::Store(_));
         let (setback, wish) = match error {
             CertsError::Authority {
                 fault: Fault::Unreachable,
@@ -117,6 +120,8 @@ impl Attempts {
                 ..
             } => (Setback::Unreachable, *retry_at),
             CertsError::Authority { retry_at, .. } => (Setback::Refused, *retry_at),
+            // No CA has counted this attempt.
+            CertsError::Store(_) | CertsError::Locked(_) => (Setback::Unreachable, None),
             _ => (Setback::Own, None),
         };
         let pause = retry_pause(self.failures, setback, seed);

@@ -45,8 +45,10 @@ impl Staples {
 }
 
 impl Maintainer {
-    /// Staples to the certificates of `store` from now on, instead of previous ones; `None` disables stapling.
+    /// Serves the certificates of `store` from now on, instead of previous ones, and staples to them; `None` disables
+    /// stapling.
     pub fn set_stapling(&self, how: Option<Stapling>, store: &Arc<CertStore>) {
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(store);
         let mut state = self.staples.state();
         state.what = how.map(|how| (how, Arc::downgrade(store)));
         state.next = SystemTime::UNIX_EPOCH;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use pki_types::CertificateDer;
+use sluice_store::memory::MemoryStore;
+use sluice_store::{FileStore, LocalCopy, Store};
 
 use super::*;
 use crate::issuer::{Issued, Request};
@@ -511,4 +513,161 @@ fn every_plan_of_an_authority_is_kept_up() {
     assert!(s.maintainer.tick(days).iter().all(|o| o.result.is_ok()));
     assert_ne!(s.issuer.ca.intermediate_pem(), before);
     assert_eq!(s.issuer.ca.intermediate_pem(), other.intermediate_pem());
+}
+
+/// A node of a fleet: its maintainer, and what it serves.
+struct Node {
+    maintainer: Arc<Maintainer>,
+    store: Arc<CertStore>,
+}
+
+/// A node with this storage, whose orders `response` counts.
+fn node(
+    s: &Setup,
+    storage: &Storage,
+    response: impl FnMut() -> Result<(), CertsError> + Send + 'static,
+) -> Node {
+    let maintainer = Arc::new(Maintainer::new(storage.clone()));
+    let store = CertStore::new([]);
+    provide(
+        &maintainer,
+        &store,
+        &remote(s, response),
+        &["r.test"],
+        s.start,
+    )
+    .unwrap();
+    Node { maintainer, store }
+}
+
+#[test]
+fn of_several_nodes_one_orders_and_the_others_serve_its_certificate() {
+    let s = setup(&[]);
+    let storage = Storage::shared(Arc::new(MemoryStore::new()));
+    let orders = Arc::new(AtomicU32::new(0));
+    let nodes: Vec<Node> = (0..3)
+        .map(|_| {
+            let orders = orders.clone();
+            node(&s, &storage, move || {
+                orders.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            })
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for node in &nodes {
+            scope.spawn(|| finish(&node.maintainer, s.start));
+        }
+    });
+    assert_eq!(orders.load(Ordering::Relaxed), 1);
+    let first = shown(&nodes[0].store, "r.test");
+    assert!(nodes.iter().all(|n| shown(&n.store, "r.test") == first));
+}
+
+#[test]
+fn a_certificate_of_another_node_is_served_as_soon_as_it_is_stored() {
+    let s = setup(&[]);
+    let storage = Storage::shared(Arc::new(MemoryStore::new()));
+    let waiting = node(&s, &storage, || panic!("an order"));
+    let mut watch = storage.watch().unwrap();
+    let ordering = node(&s, &storage, || Ok(()));
+    finish(&ordering.maintainer, s.start);
+    assert!(waiting.store.is_empty());
+    while waiting.store.is_empty() {
+        let changes = watch.next(Duration::from_secs(30)).unwrap();
+        assert!(!changes.is_empty(), "the certificate did not arrive");
+        waiting.maintainer.take_changes(&changes);
+    }
+    let served = shown(&ordering.store, "r.test");
+    assert_eq!(shown(&waiting.store, "r.test"), served);
+    assert_eq!(waiting.maintainer.due(s.start), []);
+    // An older one does not replace it.
+    let before = served.clone();
+    let old = s.start - Duration::from_secs(3600);
+    let name = "certificates/remote/r.test/r.test";
+    let ca = LocalCa::open(
+        Storage::new(s.folder.path()),
+        LocalCaOptions::default(),
+        s.start,
+    )
+    .unwrap();
+    let key = crate::KeyType::default().generate().unwrap();
+    let leaf = crate::Leaf {
+        subjects: &parsed(&["r.test"]),
+        serial: None,
+        from: None,
+        length: LEAF_LIFETIME,
+        by_root: false,
+    };
+    let signed = ca.sign(&key, &leaf, old).unwrap();
+    let pair = crate::storage::StoredPair {
+        certificate: signed.chain.into_bytes(),
+        key: key.serialize_pem().into_bytes(),
+    };
+    storage.write_pair(name, &pair).unwrap();
+    let changes = watch.next(Duration::from_secs(30)).unwrap();
+    waiting.maintainer.take_changes(&changes);
+    assert_eq!(shown(&waiting.store, "r.test"), before);
+}
+
+#[test]
+fn without_the_engine_nothing_is_ordered_and_what_is_known_is_served() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let copy = TempFolder::new();
+    let on_node = || {
+        let copy = FileStore::new(copy.path());
+        Storage::shared(Arc::new(LocalCopy::new(Arc::new(engine.clone()), copy)))
+    };
+    let before = node(&s, &on_node(), || Ok(()));
+    finish(&before.maintainer, s.start);
+    let served = shown(&before.store, "r.test");
+    engine.fail_with(Some(sluice_store::Fault::Away));
+    // The node starts again, with another name that it has no certificate for.
+    let storage = on_node();
+    let restarted = node(&s, &storage, || panic!("an order"));
+    assert_eq!(shown(&restarted.store, "r.test"), served);
+    let authority = remote(&s, || panic!("an order"));
+    let maintainer = &restarted.maintainer;
+    provide(
+        maintainer,
+        &restarted.store,
+        &authority,
+        &["new.test"],
+        s.start,
+    )
+    .unwrap();
+    finish(maintainer, s.start);
+    let notices = maintainer.take_notices();
+    let is_about = |notice: &Notice| {
+        matches!(notice, Notice::NotIssued { .. })
+            && notice.to_string().contains("does not respond")
+    };
+    assert!(notices.iter().any(is_about), "{notices:?}");
+    // It is tried again a minute later, not after hours.
+    let due = maintainer.due(s.start + RETRY_PAUSE_MIN * 2);
+    let is_new = |job: &Job| matches!(job, Job::Renew { subject, .. } if *subject == parsed(&["new.test"])[0]);
+    assert!(due.iter().any(is_new), "{due:?}");
+}
+
+#[test]
+fn an_order_whose_lock_was_lost_serves_what_the_other_node_has_stored() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let storage = Storage::shared(Arc::new(engine.clone()));
+    let other = node(&s, &storage, || Ok(()));
+    let (store, others) = (engine.clone(), other.maintainer.clone());
+    let start = s.start;
+    // While this node orders, its lock ends and another node does the work.
+    let slow = node(&s, &storage, move || {
+        store.break_lease("issue_cert_r.test").unwrap();
+        finish(&others, start);
+        Ok(())
+    });
+    finish(&slow.maintainer, s.start);
+    let stored = storage
+        .read("certificates/remote/r.test/r.test.crt")
+        .unwrap();
+    assert!(stored.is_some());
+    assert_eq!(shown(&slow.store, "r.test"), shown(&other.store, "r.test"));
 }

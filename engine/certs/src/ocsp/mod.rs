@@ -143,6 +143,11 @@ impl Stapler {
         if now < before.ask_at {
             return before;
         }
+        // Another node with this storage may have asked.
+        let stored = self.stored(one, now);
+        if stored.response.is_some() && stored.ask_at > now {
+            return stored;
+        }
         match self.ask(one, now) {
             Ok((bytes, said)) => {
                 // If it cannot be stored, it is requested again after a restart.

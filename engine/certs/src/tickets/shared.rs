@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Rotation, SECRET_BYTES, Secret, seconds};
 use crate::failure::CertsError;
 use crate::limits::{TICKET_KEY_LEAD, TICKET_KEYS_MAX, TICKET_LOCK_WAIT};
-use crate::storage::Storage;
+use crate::storage::{SharedLock, Storage};
 
 /// The file in the storage.
 const FILE: &str = "session_tickets/keys.json";
@@ -51,13 +51,17 @@ impl SharedKeys {
             secrets: RwLock::default(),
             generation: AtomicU64::new(0),
         };
-        keys.refresh(now)?;
+        match keys.refresh(now) {
+            // Those that are known serve until the storage is back.
+            Err(CertsError::Store(_)) if !keys.secrets().is_empty() => {}
+            done => done?,
+        }
         Ok(Arc::new(keys))
     }
 
     /// Whether these are the keys of `storage` with this `rotation`.
     pub fn are_of(&self, storage: &Storage, rotation: Rotation) -> bool {
-        self.storage.path("") == storage.path("") && self.rotation == rotation
+        self.storage == *storage && self.rotation == rotation
     }
 
     /// Loads changes of other instances, and creates a new secret if due. On an error the known secrets remain in use.
@@ -67,28 +71,35 @@ impl SharedKeys {
     pub fn refresh(&self, now: SystemTime) -> Result<(), CertsError> {
         let now = seconds(now);
         let mut found = self.read()?;
+        let mut done = Ok(());
         if self.next(&found, now).is_some() {
-            let lock = self.storage.shared_lock(LOCK, TICKET_LOCK_WAIT)?;
-            // Another instance may have been faster.
-            found = self.read()?;
-            if let Some(from) = self.next(&found, now) {
-                let made =
-                    Secret::new(from).map_err(|error| CertsError::Signing(error.to_string()))?;
-                let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
-                found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
-                found.insert(0, made);
-                // One of them is not active yet.
-                found.truncate(self.rotation.keys_max + 1);
-                self.write(&found)?;
+            match self.rotate(now) {
+                Ok(rotated) => found = rotated,
+                Err(error) => done = Err(error),
             }
-            drop(lock);
         }
         let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
         if *known != found {
             *known = found;
             self.generation.fetch_add(1, Ordering::Release);
         }
-        Ok(())
+        done
+    }
+
+    /// Creates a new secret, unless another instance has been faster.
+    fn rotate(&self, now: u64) -> Result<Vec<Secret>, CertsError> {
+        let lock = self.storage.shared_lock(LOCK, TICKET_LOCK_WAIT)?;
+        let mut found = self.read()?;
+        if let Some(from) = self.next(&found, now) {
+            let made = Secret::new(from).map_err(|error| CertsError::Signing(error.to_string()))?;
+            let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
+            found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
+            found.insert(0, made);
+            // One of them is not active yet.
+            found.truncate(self.rotation.keys_max + 1);
+            self.write(&lock, &found)?;
+        }
+        Ok(found)
     }
 
     /// When a new secret should become active; `None` if none is due.
@@ -133,18 +144,19 @@ impl SharedKeys {
             return Ok(Vec::new());
         };
         decode(&text).ok_or_else(|| CertsError::Damaged {
-            path: self.storage.path(FILE),
+            path: self.storage.place_of(FILE),
             what: "the file does not contain session ticket keys; remove it to create new ones"
                 .to_owned(),
         })
     }
 
-    fn write(&self, secrets: &[Secret]) -> Result<(), CertsError> {
+    fn write(&self, lock: &SharedLock, secrets: &[Secret]) -> Result<(), CertsError> {
         let keys = secrets
             .iter()
             .map(|secret| json!({"from": secret.from, "secret": STANDARD.encode(secret.bytes)}));
         let text = json!({"keys": keys.collect::<Vec<Value>>()});
-        self.storage.write(FILE, text.to_string().as_bytes())
+        self.storage
+            .write_held(lock, FILE, text.to_string().as_bytes())
     }
 }
 
@@ -181,7 +193,7 @@ impl Eq for SharedKeys {}
 
 impl fmt::Debug for SharedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedKeys({})", self.storage.path(FILE).display())
+        write!(f, "SharedKeys({})", self.storage.place_of(FILE).display())
     }
 }
 
@@ -190,6 +202,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::sync::RwLock;
     use std::time::{Duration, UNIX_EPOCH};
+
+    use sluice_store::memory::MemoryStore;
+    use sluice_store::{FileStore, LocalCopy};
 
     use super::super::{Sealer, Source};
     use super::*;
@@ -300,6 +315,26 @@ mod tests {
         // They expire nevertheless.
         assert!(sealer(&keys, "a").open(&ticket, 3 * HOUR).is_none());
         assert!(sealer(&keys, "a").seal(b"x", 3 * HOUR).is_none());
+    }
+
+    #[test]
+    fn known_keys_are_used_while_the_engine_is_away() {
+        let (engine, copy) = (MemoryStore::new(), TempFolder::new());
+        let storage = || {
+            let copy = FileStore::new(copy.path());
+            Storage::shared(Arc::new(LocalCopy::new(Arc::new(engine.clone()), copy)))
+        };
+        let rotation = Rotation::new(Duration::from_secs(HOUR), 2);
+        let open = |now| SharedKeys::open(storage(), rotation, at(now));
+        let ticket = sealer(&open(HOUR).unwrap(), "a").seal(b"x", HOUR).unwrap();
+        engine.fail_with(Some(sluice_store::Fault::Away));
+        // A key is due, and the process starts nevertheless.
+        let keys = open(2 * HOUR).unwrap();
+        assert!(sealer(&keys, "a").open(&ticket, 2 * HOUR).is_some());
+        assert!(keys.refresh(at(2 * HOUR)).is_err());
+        engine.fail_with(None);
+        keys.refresh(at(2 * HOUR)).unwrap();
+        assert_eq!(keys.secrets().len(), 2);
     }
 
     #[test]

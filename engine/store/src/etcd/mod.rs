@@ -81,6 +81,11 @@ impl Store for EtcdStore {
             .run(|| shared.reading(|reading| shared.load(keys, reading)))
     }
 
+    fn load_latest(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        let shared = &self.shared;
+        shared.calls.run(|| shared.load(keys, Reading::Confirmed))
+    }
+
     fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {
         let writes = checked(writes, self.place())?;
         self.shared.calls.run(|| self.shared.save(&writes, guard))

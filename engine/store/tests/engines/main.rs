@@ -26,6 +26,7 @@ mod temp_folder;
 #[allow(dead_code, reason = "these tests use a part")]
 mod wait;
 
+use sluice_store::FileStore;
 use sluice_store::memory::MemoryStore;
 use sluice_store::sealed::{SealKey, SealScope, SealedStore};
 
@@ -33,6 +34,15 @@ use sluice_store::sealed::{SealKey, SealScope, SealedStore};
 fn memory_keeps_the_contract() {
     let store = MemoryStore::new();
     conformance::run(&store, &store.clone());
+}
+
+#[test]
+fn files_keep_the_contract() {
+    let name = format!("sluice-store-contract-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let node = || FileStore::new(&folder);
+    conformance::run(&node(), &node());
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

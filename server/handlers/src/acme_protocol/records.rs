@@ -183,21 +183,23 @@ impl Records {
     fn drop_idle_accounts(&mut self) -> Result<(), Problem> {
         for id in self.ids("accounts")? {
             let name = self.name("accounts", &id);
-            let written = std::fs::metadata(self.storage.path(&name)).and_then(|m| m.modified());
-            let age = written.ok().and_then(|at| at.elapsed().ok());
+            let written = self.storage.find(&name)?.map(|found| found.modified);
+            let age = written.and_then(|at| at.elapsed().ok());
             if age.is_none_or(|age| age < ACME_ACCOUNT_IDLE) {
                 continue;
             }
-            let account = self.account(&id)?;
-            let is_there = |order: &String| self.storage.path(&self.name("orders", order)).exists();
-            if account.is_some_and(|account| account.orders.iter().any(is_there)) {
+            let orders = self.account(&id)?.map(|account| account.orders);
+            let mut orders = orders.iter().flatten();
+            if orders.try_fold(false, |any, order| {
+                Ok::<_, Problem>(any || self.has("orders", order)?)
+            })? {
                 continue;
             }
             self.storage.remove(&name)?;
         }
         for thumbprint in self.ids("keys")? {
             let account = self.account_of(&thumbprint)?.unwrap_or_default();
-            if !self.storage.path(&self.name("accounts", &account)).exists() {
+            if !self.has("accounts", &account)? {
                 self.storage.remove(&self.name("keys", &thumbprint))?;
             }
         }
@@ -277,16 +279,15 @@ impl Records {
     }
 
     fn ids(&self, kind: &str) -> Result<Vec<String>, Problem> {
-        let folder = self.storage.path(&format!("{}/{kind}", self.folder));
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(CertsError::io("read", &folder, source).into()),
-        };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let names = self.storage.names(&format!("{}/{kind}", self.folder))?;
         Ok(names
+            .iter()
             .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
             .collect())
+    }
+
+    fn has(&self, kind: &str, id: &str) -> Result<bool, Problem> {
+        Ok(is_id(id) && self.storage.read(&self.name(kind, id))?.is_some())
     }
 
     fn name(&self, kind: &str, id: &str) -> String {
@@ -419,7 +420,7 @@ mod tests {
             records
                 .add_account(&account(id, orders), &format!("key-{id}"))
                 .unwrap();
-            let path = records.storage.path(&records.name("accounts", id));
+            let path = folder.path().join(records.name("accounts", id));
             let file = std::fs::File::options().write(true).open(path).unwrap();
             file.set_modified(SystemTime::now() - age).unwrap();
         }

@@ -1,26 +1,11 @@
-//! The global options `admin` and `storage`.
+//! The global option `admin`.
 
-use sluice_model::{Admin, ConfigSettings, FileStorage, Storage};
+use sluice_model::{Admin, ConfigSettings};
 
 use super::super::Lowering;
-use super::super::definition::Read::{Flag, Texts, With};
+use super::super::definition::Read::{Flag, Texts};
 use super::super::definition::{Options, option};
 use crate::tree::Directive;
-
-pub(super) static STORAGE: Options<FileStorage> = Options::new(
-    "storage",
-    &[option(
-        "root",
-        "root <path>",
-        With(|cx, line, storage| {
-            if !storage.root.is_empty() {
-                return cx.duplicate(line);
-            }
-            storage.root = cx.single_text(line)?;
-            Some(())
-        }),
-    )],
-);
 
 pub(super) static ADMIN: Options<Admin> = Options::new(
     "admin",
@@ -42,23 +27,6 @@ pub(super) static ADMIN: Options<Admin> = Options::new(
 const DEFAULT_ADMIN: &str = "localhost:2019";
 
 impl Lowering<'_> {
-    /// A storage, from a line whose first argument names its module.
-    pub(in crate::lower) fn storage(&mut self, line: &Directive) -> Option<Storage> {
-        let Some((module, args)) = line.args.split_first() else {
-            return self.missing(line, "a storage module");
-        };
-        if module.text != "file_system" {
-            return self.unknown_module(module, "storage module", &["file_system"]);
-        }
-        self.between(line, args, 0, 1)?;
-        let mut storage = FileStorage::default();
-        if let Some(root) = args.first() {
-            storage.root.clone_from(&root.text);
-        }
-        self.read_options(&STORAGE, line.lines(), &mut storage)?;
-        Some(Storage::FileSystem(storage))
-    }
-
     pub(super) fn admin_option(&mut self, line: &Directive) -> Option<()> {
         self.between(line, &line.args, 0, 1)?;
         let mut admin = Admin::default();

@@ -5,6 +5,7 @@ mod certificates;
 mod events;
 mod pki;
 pub(super) mod servers;
+mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,7 @@ use super::outcome::Bind;
 use crate::registry::plugins::plugin_word;
 use crate::tree::{Directive, Token};
 
-use admin::{ADMIN, STORAGE};
+use admin::ADMIN;
 use certificates::{ACME_EAB, ON_DEMAND};
 use events::EVENTS;
 use pki::PKI;
@@ -397,7 +398,7 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
                 Some(())
             }),
         )
-        .holding(Block::Modules(&[("file_system", &STORAGE)])),
+        .holding(storage::MODULES),
         option(
             "storage_check",
             "storage_check off",

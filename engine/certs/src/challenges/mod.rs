@@ -2,6 +2,8 @@
 //! files of ZeroSSL's own API before routing, tls-alpn-01 (RFC 8737) in the handshake. Orders are in `acme`; `gate`
 //! listens on ports that no server uses.
 
+pub(crate) mod shared;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -43,6 +45,8 @@ struct Table {
     files: HashMap<String, String>,
     /// By server name (SNI).
     alpn: HashMap<String, Arc<ServerConfig>>,
+    /// Those of other nodes, by their name in the storage.
+    others: HashMap<String, shared::Other>,
 }
 
 impl Challenges {
@@ -56,7 +60,10 @@ impl Challenges {
         let path = std::str::from_utf8(path).ok()?;
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         match path.strip_prefix(HTTP_PREFIX) {
-            Some(token) => table.http.get(token).cloned(),
+            Some(token) => {
+                let own = table.http.get(token).cloned();
+                own.or_else(|| table.others.values().find_map(|other| other.http(token)))
+            }
             None => table.files.get(path.strip_prefix(FILE_PREFIX)?).cloned(),
         }
     }
@@ -64,7 +71,9 @@ impl Challenges {
     /// The TLS configuration for a tls-alpn-01 handshake.
     pub(crate) fn alpn_config(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.alpn.get(&server_name.to_ascii_lowercase()).cloned()
+        let name = server_name.to_ascii_lowercase();
+        let own = table.alpn.get(&name).cloned();
+        own.or_else(|| table.others.values().find_map(|other| other.alpn(&name)))
     }
 
     /// Responds to the http-01 challenge `token` with `text` until the result is dropped.
@@ -138,7 +147,7 @@ impl Challenges {
 
 impl Table {
     fn len(&self) -> usize {
-        self.http.len() + self.files.len() + self.alpn.len()
+        self.http.len() + self.files.len() + self.alpn.len() + self.others.len()
     }
 }
 

@@ -1,0 +1,427 @@
+//! The last known values of a shared store, in a folder of this node, so that the node serves and starts while the
+//! engine is away. Writes, leases and watches need the engine.
+//!
+//! Where reads of the engine fail, those of the copy stand in for them; a value that the copy does not have is an error
+//! then, because nobody knows whether it exists. A holder of a lease, who must know the present state, calls
+//! [`Store::load_latest`].
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::failure::{Fault, StoreError};
+use crate::file::FileStore;
+use crate::lease::Lease;
+use crate::limits::{AWAY_PAUSE, READ_TIMEOUT};
+use crate::values::{Change, Entry, Guard, Reach, Value, Write};
+use crate::{Key, Statistics, Store, Watch};
+
+/// A store on an engine, with a copy of what this node has read and written.
+#[derive(Clone, Debug)]
+pub struct LocalCopy {
+    engine: Arc<dyn Store>,
+    copy: FileStore,
+    standing: Arc<Mutex<Standing>>,
+}
+
+/// What is known about the engine.
+#[derive(Debug, Default)]
+struct Standing {
+    /// It failed with this error, and is not asked again before this moment.
+    away: Option<(StoreError, Instant)>,
+}
+
+impl LocalCopy {
+    /// The store `engine` with a copy in `copy`. Nothing is read yet.
+    pub fn new(engine: Arc<dyn Store>, copy: FileStore) -> LocalCopy {
+        LocalCopy {
+            engine,
+            copy,
+            standing: Arc::default(),
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error of an engine that was away a moment ago.
+    fn known_away(&self) -> Option<StoreError> {
+        let standing = self.standing();
+        let (error, until) = standing.away.as_ref()?;
+        (Instant::now() < *until).then(|| error.clone())
+    }
+
+    fn note<T>(&self, result: &Result<T, StoreError>) {
+        match result {
+            Err(error) if is_away(error) => {
+                self.standing().away = Some((error.clone(), Instant::now() + AWAY_PAUSE));
+            }
+            // Any other response comes from an engine that works.
+            Ok(_) | Err(_) => self.standing().away = None,
+        }
+    }
+
+    /// Calls the engine on another thread, so that a dead one can be waited for as long as is sensible.
+    fn begin<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<Receiver<Result<T, StoreError>>, StoreError> {
+        // The result has room, so the thread never waits for somebody who has gone.
+        let (sender, receiver) = sync_channel(1);
+        let own = self.clone();
+        let started = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || {
+                let result = call(&*own.engine);
+                own.note(&result);
+                let _ = sender.send(result);
+            });
+        match started {
+            Ok(_) => Ok(receiver),
+            Err(error) => {
+                let what = error.to_string();
+                Err(StoreError::new(Fault::Limit, self.place(), what))
+            }
+        }
+    }
+
+    /// What the engine returns, or what `instead` has if the engine is away. A slow engine is waited for only if
+    /// `instead` has nothing.
+    fn ask<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+        instead: impl Fn() -> Option<T>,
+    ) -> Result<(T, Origin), StoreError> {
+        if let Some(error) = self.known_away() {
+            return instead().map(|found| (found, Origin::Copy)).ok_or(error);
+        }
+        let coming = self.begin(call)?;
+        let mut result = match coming.recv_timeout(READ_TIMEOUT) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => {
+                let what = format!("no response within {} ms", READ_TIMEOUT.as_millis());
+                let slow = Err(StoreError::new(Fault::Away, self.place(), what));
+                self.note(&slow);
+                slow
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.lost()),
+        };
+        if result.as_ref().is_err_and(is_away) {
+            if let Some(found) = instead() {
+                return Ok((found, Origin::Copy));
+            }
+            if let Ok(late) = coming.recv() {
+                result = late;
+            }
+        }
+        result.map(|found| (found, Origin::Engine))
+    }
+
+    fn lost(&self) -> StoreError {
+        StoreError::new(Fault::Away, self.place(), "the call ended unexpectedly")
+    }
+
+    /// Writes what the engine has to the copy. If that fails, the copy is older than it could be.
+    fn keep(&self, keys: &[&Key], values: &[Option<Value>]) {
+        let before = self.copy.load(keys).unwrap_or_default();
+        let before = before
+            .iter()
+            .map(Option::as_ref)
+            .chain(std::iter::repeat(None));
+        let mut writes = Vec::new();
+        for ((key, value), before) in keys.iter().zip(values).zip(before) {
+            match (value, before) {
+                (Some(value), Some(before)) if value.bytes == before.bytes => {}
+                (Some(value), _) => writes.push(Write::Put(key, &value.bytes)),
+                (None, Some(_)) => writes.push(Write::Delete(key)),
+                (None, None) => {}
+            }
+        }
+        if !writes.is_empty() {
+            let _ = self.copy.save(&writes, Guard::Always);
+        }
+    }
+}
+
+/// Where a value was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Engine,
+    Copy,
+}
+
+/// Whether an operator has to act or the engine to come back, while the node goes on with what it has.
+fn is_away(error: &StoreError) -> bool {
+    matches!(error.fault, Fault::Away | Fault::Credentials)
+}
+
+impl Store for LocalCopy {
+    fn place(&self) -> &str {
+        self.engine.place()
+    }
+
+    fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        let own: Vec<Key> = keys.iter().map(|key| (*key).clone()).collect();
+        let from_engine = move |engine: &dyn Store| {
+            let keys: Vec<&Key> = own.iter().collect();
+            engine.load(&keys)
+        };
+        let from_copy = || {
+            let found = self.copy.load(keys).ok()?;
+            // That a certificate is not in the copy does not mean that there is none; of its parts, one is enough.
+            found.iter().any(Option::is_some).then_some(found)
+        };
+        let (values, origin) = self.ask(from_engine, from_copy)?;
+        if origin == Origin::Engine {
+            self.keep(keys, &values);
+        }
+        Ok(values)
+    }
+
+    fn load_latest(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        let result = self.engine.load_latest(keys);
+        self.note(&result);
+        let values = result?;
+        self.keep(keys, &values);
+        Ok(values)
+    }
+
+    fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {
+        let result = self.engine.save(writes, guard);
+        self.note(&result);
+        result?;
+        let _ = self.copy.save(writes, Guard::Always);
+        Ok(())
+    }
+
+    fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        let own = prefix.clone();
+        let from_engine = move |engine: &dyn Store| engine.list(&own, reach);
+        let (entries, _) = self.ask(from_engine, || self.copy.list(prefix, reach).ok())?;
+        Ok(entries)
+    }
+
+    fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError> {
+        let result = self.engine.lease(name, timeout);
+        self.note(&result);
+        result
+    }
+
+    fn break_lease(&self, name: &str) -> Result<bool, StoreError> {
+        self.engine.break_lease(name)
+    }
+
+    fn leases(&self) -> Result<Vec<String>, StoreError> {
+        self.engine.leases()
+    }
+
+    fn watch(&self, prefix: &Key) -> Result<Box<dyn Watch>, StoreError> {
+        let result = self.engine.watch(prefix);
+        self.note(&result);
+        Ok(Box::new(CopyingWatch {
+            watch: result?,
+            store: self.clone(),
+        }))
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.engine.statistics()
+    }
+}
+
+/// A watch whose changes reach the copy.
+struct CopyingWatch {
+    watch: Box<dyn Watch>,
+    store: LocalCopy,
+}
+
+impl Watch for CopyingWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
+        let result = self.watch.next(timeout);
+        if let Err(error) = &result {
+            self.store.note::<()>(&Err(error.clone()));
+        }
+        let changes = result?;
+        for change in &changes {
+            self.store
+                .keep(&[&change.key], std::slice::from_ref(&change.value));
+        }
+        Ok(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+
+    struct Setup {
+        engine: MemoryStore,
+        store: LocalCopy,
+        folder: std::path::PathBuf,
+    }
+
+    impl Setup {
+        fn new(name: &str) -> Setup {
+            let name = format!("sluice-local-copy-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            let engine = MemoryStore::new();
+            let store = LocalCopy::new(Arc::new(engine.clone()), FileStore::new(&folder));
+            Setup {
+                engine,
+                store,
+                folder,
+            }
+        }
+
+        /// The same node after a restart.
+        fn restarted(&self) -> LocalCopy {
+            LocalCopy::new(Arc::new(self.engine.clone()), FileStore::new(&self.folder))
+        }
+    }
+
+    impl Drop for Setup {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    fn key(text: &str) -> Key {
+        Key::new(text).unwrap()
+    }
+
+    fn put(store: &dyn Store, name: &str, text: &str) {
+        let key = key(name);
+        let write = [Write::Put(&key, text.as_bytes())];
+        store.save(&write, Guard::Always).unwrap();
+    }
+
+    fn text(store: &dyn Store, name: &str) -> Result<Option<String>, StoreError> {
+        let found = store.load(&[&key(name)])?.remove(0);
+        Ok(found.map(|value| String::from_utf8(value.bytes).unwrap()))
+    }
+
+    #[test]
+    fn what_was_read_or_written_is_there_while_the_engine_is_away() {
+        let s = Setup::new("away");
+        put(&s.store, "a/written.key", "w");
+        put(&s.engine, "a/read", "r");
+        put(&s.engine, "a/never", "n");
+        assert_eq!(text(&s.store, "a/read").unwrap().as_deref(), Some("r"));
+        s.engine.fail_with(Some(Fault::Away));
+        for store in [&s.store, &s.restarted()] {
+            assert_eq!(text(store, "a/read").unwrap().as_deref(), Some("r"));
+            assert_eq!(text(store, "a/written.key").unwrap().as_deref(), Some("w"));
+            let unknown = text(store, "a/never").unwrap_err();
+            assert_eq!(unknown.fault, Fault::Away);
+            assert_eq!(store.list(&key("a"), Reach::All).unwrap().len(), 2);
+            // What must be known for sure is not guessed, and nothing changes.
+            assert!(store.load_latest(&[&key("a/read")]).is_err());
+            let name = key("a/new");
+            let refused = store.save(&[Write::Put(&name, b"x")], Guard::Always);
+            assert_eq!(refused.unwrap_err().fault, Fault::Away);
+            assert!(store.lease("x", Duration::ZERO).is_err());
+        }
+        use std::os::unix::fs::PermissionsExt;
+        let about = std::fs::metadata(s.folder.join("a/written.key")).unwrap();
+        assert_eq!(about.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_engine_counts_as_soon_as_it_is_back() {
+        let s = Setup::new("back");
+        put(&s.store, "a", "1");
+        s.engine.fail_with(Some(Fault::Away));
+        assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("1"));
+        s.engine.fail_with(None);
+        put(&s.engine, "a", "2");
+        // Taking a lease shows that the engine is back.
+        let lease = s.store.lease("x", Duration::ZERO).unwrap();
+        assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("2"));
+        drop(lease);
+        let gone = key("a");
+        s.engine
+            .save(&[Write::Delete(&gone)], Guard::Always)
+            .unwrap();
+        assert_eq!(text(&s.store, "a").unwrap(), None);
+        s.engine.fail_with(Some(Fault::Away));
+        assert!(text(&s.store, "a").is_err(), "the copy has forgotten it");
+    }
+
+    #[test]
+    fn a_watch_keeps_the_copy_up_to_date() {
+        let s = Setup::new("watch");
+        put(&s.store, "a", "1");
+        let mut watch = s.store.watch(&key("")).unwrap();
+        put(&s.engine, "a", "2");
+        put(&s.engine, "b", "3");
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            seen.extend(watch.next(Duration::from_secs(30)).unwrap());
+        }
+        s.engine.fail_with(Some(Fault::Credentials));
+        assert!(watch.next(Duration::ZERO).is_err());
+        let restarted = s.restarted();
+        assert_eq!(text(&restarted, "a").unwrap().as_deref(), Some("2"));
+        assert_eq!(text(&restarted, "b").unwrap().as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_refused_write_does_not_reach_the_copy() {
+        let s = Setup::new("refused");
+        put(&s.store, "a", "1");
+        let name = key("a");
+        let write = [Write::Put(&name, b"2")];
+        let refused = s.store.save(&write, Guard::Unchanged(&name, None));
+        assert_eq!(refused.unwrap_err().fault, Fault::Refused);
+        s.engine.fail_with(Some(Fault::Away));
+        assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("1"));
+    }
+
+    /// An engine that does not respond before it is released.
+    #[derive(Debug)]
+    struct Stuck(Mutex<Option<Receiver<()>>>);
+
+    impl Store for Stuck {
+        fn place(&self) -> &str {
+            "stuck"
+        }
+        fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+            let released = self.0.lock().unwrap().take();
+            released.map(|released| released.recv());
+            Ok(keys.iter().map(|_| None).collect())
+        }
+        fn save(&self, _: &[Write<'_>], _: Guard<'_>) -> Result<(), StoreError> {
+            Ok(())
+        }
+        fn list(&self, _: &Key, _: Reach) -> Result<Vec<Entry>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn lease(&self, _: &str, _: Duration) -> Result<Lease, StoreError> {
+            Err(StoreError::new(Fault::Held, "stuck", ""))
+        }
+        fn break_lease(&self, _: &str) -> Result<bool, StoreError> {
+            Ok(false)
+        }
+        fn leases(&self) -> Result<Vec<String>, StoreError> {
+            Ok(Vec::new())
+        }
+        fn watch(&self, _: &Key) -> Result<Box<dyn Watch>, StoreError> {
+            Err(StoreError::new(Fault::Away, "stuck", ""))
+        }
+    }
+
+    #[test]
+    fn a_stuck_engine_is_not_waited_for_if_the_copy_has_it() {
+        let s = Setup::new("stuck");
+        put(&s.store, "a", "1");
+        let (release, released) = sync_channel(1);
+        let stuck = Arc::new(Stuck(Mutex::new(Some(released))));
+        let store = LocalCopy::new(stuck, FileStore::new(&s.folder));
+        // It would wait forever if the copy did not count.
+        assert_eq!(text(&store, "a").unwrap().as_deref(), Some("1"));
+        assert_eq!(text(&store, "a").unwrap().as_deref(), Some("1"));
+        release.send(()).unwrap();
+    }
+}

@@ -1,0 +1,477 @@
+//! Several nodes with one etcd and one CA. pebble connects to fixed ports, so one of the nodes responds to the challenges
+//! of all of them.
+
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustls::ClientConfig;
+
+use super::TIMEOUT;
+use super::pebble::{Pebble, Settings};
+use crate::harness::{Folder, Server, Setup, free_port, run_to_end, text};
+use crate::support::abilities::can_run;
+use crate::support::program::Program;
+use crate::support::servers;
+use crate::support::wait::until;
+use crate::tls::{connect, get, trusting_local};
+
+/// A single member.
+struct Etcd {
+    program: Option<Program>,
+    port: u16,
+    folder: Folder,
+}
+
+impl Etcd {
+    /// `None` if it is not installed, which is reported.
+    #[track_caller]
+    fn start() -> Option<Etcd> {
+        if !can_run("etcd", &["--version"]) || !can_run("etcdctl", &["--help"]) {
+            return None;
+        }
+        let (port, peer) = (free_port(), free_port());
+        let folder = Folder::new();
+        let (client, peer) = (
+            format!("http://127.0.0.1:{port}"),
+            format!("http://127.0.0.1:{peer}"),
+        );
+        let mut command = Command::new("etcd");
+        command
+            .arg(format!(
+                "--data-dir={}",
+                folder.path().join("etcd").display()
+            ))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
+            .arg(format!("--listen-peer-urls={peer}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .arg(format!("--initial-cluster=default={peer}"))
+            .arg("--unsafe-no-fsync");
+        let program = Program::start(&mut command, folder.path().join("etcd.log")).listening(port);
+        let etcd = Etcd {
+            program: Some(program),
+            port,
+            folder,
+        };
+        let is_ready = || {
+            etcd.ctl(&["put", "ready", "1"])
+                .status
+                .success()
+                .then_some(())
+        };
+        until(TIMEOUT, "etcd", is_ready, || etcd.folder.read("etcd.log"));
+        Some(etcd)
+    }
+
+    fn ctl(&self, args: &[&str]) -> Output {
+        Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .arg(format!("--endpoints=http://127.0.0.1:{}", self.port))
+            .args(args)
+            .output()
+            .expect("etcdctl starts")
+    }
+
+    /// The keys that begin with `prefix`.
+    fn keys(&self, prefix: &str) -> Vec<String> {
+        let output = self.ctl(&["get", "--prefix", "--keys-only", prefix]);
+        let keys = text(&output.stdout);
+        let keys = keys.lines().filter(|line| !line.is_empty());
+        keys.map(str::to_owned).collect()
+    }
+
+    /// The global option.
+    fn option(&self) -> String {
+        format!(
+            "storage etcd 127.0.0.1:{} {{\n\t\tprefix /web\n\t}}\n",
+            self.port
+        )
+    }
+
+    fn end(&mut self) {
+        self.program = None;
+    }
+}
+
+/// What a node is started with, so that it can be started again.
+struct Node {
+    data: Folder,
+    https: u16,
+    caddyfile: String,
+}
+
+impl Node {
+    /// A node that serves `names`. The one with the ports of `settings` responds to the challenges.
+    fn new(settings: &Settings, etcd: &Etcd, (http, https): (u16, u16), names: &[&str]) -> Node {
+        let options = settings
+            .options()
+            .replace(
+                &format!("http_port {}", settings.http),
+                &format!("http_port {http}"),
+            )
+            .replace(
+                &format!("https_port {}", settings.alpn),
+                &format!("https_port {https}"),
+            );
+        let sites = names.join(", ");
+        let storage = etcd.option();
+        Node {
+            data: Folder::new(),
+            https,
+            caddyfile: format!("{{\n\t{options}\t{storage}\n}}\n{sites} {{\n\trespond hello\n}}\n"),
+        }
+    }
+
+    fn elsewhere(settings: &Settings, etcd: &Etcd, names: &[&str]) -> Node {
+        Node::new(settings, etcd, (free_port(), free_port()), names)
+    }
+
+    fn responding(settings: &Settings, etcd: &Etcd, names: &[&str]) -> Node {
+        Node::new(settings, etcd, (settings.http, settings.alpn), names)
+    }
+
+    fn start(&self) -> Server {
+        let data = self.data.path().display().to_string();
+        Setup::new(&self.caddyfile)
+            .env("XDG_DATA_HOME", &data)
+            .start()
+    }
+
+    /// The certificate that it presents for `name`, if it has one that `client` trusts.
+    fn certificate(&self, client: &Arc<ClientConfig>, name: &str) -> Option<Vec<u8>> {
+        let mut wire = connect(client, self.https, name).ok()?;
+        assert_eq!(get(&mut wire, name, "/").1, "hello");
+        let certs = wire.stream().conn.peer_certificates()?;
+        Some(certs[0].to_vec())
+    }
+
+    fn wait(&self, client: &Arc<ClientConfig>, name: &str, server: &Server) -> Vec<u8> {
+        let look = || self.certificate(client, name);
+        until(TIMEOUT, name, look, || server.stderr())
+    }
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
+    let Some(mut etcd) = Etcd::start() else {
+        return;
+    };
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let names: Vec<String> = (0..8).map(|n| format!("n{n}.example.test")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let nodes = [
+        Node::responding(settings, &etcd, &names),
+        Node::elsewhere(settings, &etcd, &names),
+        Node::elsewhere(settings, &etcd, &names),
+    ];
+    let mut running: Vec<Server> = nodes.iter().map(Node::start).collect();
+    let client = pebble.client();
+    for name in &names {
+        let shown: Vec<Vec<u8>> = nodes
+            .iter()
+            .zip(&running)
+            .map(|(node, server)| node.wait(&client, name, server))
+            .collect();
+        assert!(shown.iter().all(|one| *one == shown[0]), "{name}");
+    }
+    assert_eq!(pebble.orders(), names.len());
+    assert_eq!(pebble.accounts(), 1);
+    // The challenges are gone, and no lock is left.
+    assert_eq!(etcd.keys("/web.lock/"), [""; 0]);
+    let left = etcd.keys("/web/acme/");
+    assert!(
+        left.iter().all(|key| !key.contains("challenge_tokens")),
+        "{left:?}"
+    );
+    // Without etcd they go on, and start again with all names.
+    etcd.end();
+    for (node, server) in nodes.iter().zip(&mut running) {
+        node.certificate(&client, names[0])
+            .expect("it still serves");
+        server.kill();
+    }
+    for node in &nodes {
+        let began = Instant::now();
+        let server = node.start();
+        let ready = began.elapsed();
+        println!("a node without etcd is ready after {ready:?}");
+        for name in &names {
+            assert!(
+                node.certificate(&client, name).is_some(),
+                "{name}: {}",
+                server.stderr()
+            );
+        }
+        server.wait_for_words("the storage is away");
+    }
+    assert_eq!(pebble.orders(), names.len());
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn any_node_responds_to_a_challenge_in_the_handshake() {
+    let Some(etcd) = Etcd::start() else {
+        return;
+    };
+    let pebble = Pebble::new();
+    let settings = pebble.settings();
+    let only_alpn = |mut node: Node| {
+        let issuer = "\tcert_issuer acme {\n\t\tdisable_http_challenge\n\t}\n}\n";
+        node.caddyfile = node.caddyfile.replacen("\n}\n", &format!("\n{issuer}"), 1);
+        node
+    };
+    // It has no certificate to order for, and responds for the other one.
+    let responding = only_alpn(Node::responding(settings, &etcd, &["other.test"]));
+    let data = responding.data.path().display().to_string();
+    let plain = responding
+        .caddyfile
+        .replace("other.test {", "other.test {\n\ttls internal");
+    let _responding = Setup::new(&plain).env("XDG_DATA_HOME", &data).start();
+    let ordering = only_alpn(Node::elsewhere(settings, &etcd, &["a.example.test"]));
+    let server = ordering.start();
+    ordering.wait(&pebble.client(), "a.example.test", &server);
+    assert_eq!(pebble.orders(), 1);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn another_node_takes_over_from_one_that_dies_in_an_order() {
+    let Some(etcd) = Etcd::start() else {
+        return;
+    };
+    let mut settings = Settings::new();
+    // Validation waits for some seconds, so that the order is under way for long enough.
+    settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "20".to_owned())];
+    let pebble = settings.start();
+    let settings = pebble.settings();
+    let first = Node::elsewhere(settings, &etcd, &["a.example.test"]);
+    let mut dying = first.start();
+    let lock = || {
+        etcd.keys("/web.lock/")
+            .iter()
+            .any(|key| key.contains("issue_cert"))
+            .then_some(())
+    };
+    until(TIMEOUT, "the lock", lock, || dying.stderr());
+    let order = || (pebble.orders() == 1).then_some(());
+    until(TIMEOUT, "the order", order, || dying.stderr());
+    dying.kill();
+    let died = Instant::now();
+    let second = Node::responding(settings, &etcd, &["a.example.test"]);
+    let server = second.start();
+    let took_over = || (pebble.orders() > 1).then_some(());
+    until(TIMEOUT, "another order", took_over, || server.stderr());
+    println!(
+        "another node orders {:?} after the first one died",
+        died.elapsed()
+    );
+    second.wait(&pebble.client(), "a.example.test", &server);
+    assert_eq!(pebble.orders(), 2);
+    let unlocked = || etcd.keys("/web.lock/").is_empty().then_some(());
+    until(TIMEOUT, "no lock", unlocked, || {
+        etcd.keys("/web.lock/").join(" ")
+    });
+}
+
+/// A site with a certificate of the local CA, kept in `storage`.
+fn local_site(port: u16, storage: &str) -> String {
+    format!(
+        "{{\n\tadmin off\n\thttp_port {}\n\tskip_install_trust\n\t{storage}\n}}\n\
+         https://a.localhost:{port} {{\n\ttls internal\n\trespond hello\n}}\n",
+        free_port()
+    )
+}
+
+/// Runs Caddy with the data folder `data/sluice` until it serves; returns the certificate that it presents.
+fn certificate_of_caddy(program: PathBuf, folder: &Folder, port: u16) -> Vec<u8> {
+    let data = folder.path().join("data/sluice");
+    let storage = format!("storage file_system {}", data.display());
+    let file = folder.write("Caddyfile.caddy", local_site(port, &storage));
+    let mut caddy = Command::new(program);
+    caddy
+        .args(["run", "--adapter", "caddyfile", "--config"])
+        .arg(&file)
+        .env("HOME", folder.path());
+    let caddy = Program::start(&mut caddy, folder.path().join("caddy.log"));
+    let root = data.join("pki/authorities/local/root.crt");
+    let is_there = || {
+        let client = root.is_file().then(|| trusting_local(folder))?;
+        let wire = connect(&client, port, "a.localhost").ok()?;
+        Some(wire.stream_certificate())
+    };
+    until(TIMEOUT, "a certificate of Caddy", is_there, || {
+        caddy.output()
+    })
+}
+
+/// Runs a command that must succeed; returns what it prints.
+fn run(folder: &Folder, args: &[&str]) -> String {
+    let output = run_to_end(folder, args);
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{args:?}: {said}");
+    said
+}
+
+#[test]
+#[ignore = "needs etcd and a Caddy: cargo xtask acme"]
+fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
+    let (Some(etcd), Some(program)) = (Etcd::start(), servers::caddy()) else {
+        return;
+    };
+    let (folder, port) = (Folder::new(), free_port());
+    let shown = certificate_of_caddy(program, &folder, port);
+    let caddys = folder.path().join("data/sluice");
+    let key = format!("prefix /web\n\t\tencryption_key {}", "a5".repeat(32));
+    let sealed = etcd.option().replace("prefix /web", &key);
+    folder.write("Caddyfile.etcd", local_site(port, &sealed));
+    let from = caddys.display().to_string();
+    let migrate = ["storage", "migrate", "--from-folder", &from];
+    let migrate = [&migrate[..], &["--config", "Caddyfile.etcd"]].concat();
+    let said = run(&folder, &migrate);
+    assert!(
+        said.contains("copied ") && !said.contains("copied 0 "),
+        "{said}"
+    );
+    // Again: nothing is left to do.
+    assert!(run(&folder, &migrate).contains("copied 0 values"));
+    let listed = ["storage", "list", "certificates", "-c", "Caddyfile.etcd"];
+    let crt = "certificates/local/a.localhost/a.localhost.crt";
+    assert!(run(&folder, &listed).contains(&format!("{crt}\n")));
+    // Private keys are of no use to those who can read etcd.
+    let all = text(&etcd.ctl(&["get", "--prefix", "/web/"]).stdout);
+    assert!(all.contains("BEGIN CERTIFICATE") && !all.contains("PRIVATE KEY"));
+    let data = Folder::new();
+    let server = Setup::new(&local_site(port, &sealed))
+        .env("XDG_DATA_HOME", &data.path().display().to_string())
+        .start();
+    let client = trusting_local(&folder);
+    let wire = connect(&client, port, "a.localhost").expect("Caddy's root counts");
+    assert_eq!(wire.stream_certificate(), shown, "{}", server.stderr());
+    // Out of etcd into an archive, and back into a folder.
+    let archive = folder.path().join("all.tar").display().to_string();
+    run(
+        &folder,
+        &["storage", "export", "-c", "Caddyfile.etcd", "-o", &archive],
+    );
+    let copy = folder.path().join("copy");
+    let storage = format!("storage file_system {}", copy.display());
+    folder.write("Caddyfile.copy", local_site(port, &storage));
+    run(
+        &folder,
+        &["storage", "import", "-c", "Caddyfile.copy", "-i", &archive],
+    );
+    for name in ["pki/authorities/local/root.key", crt] {
+        let of = |folder: &PathBuf| std::fs::read(folder.join(name)).expect("it is there");
+        assert_eq!(of(&caddys), of(&copy), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs etcd: cargo xtask acme"]
+fn a_lock_is_listed_and_can_be_ended() {
+    let Some(etcd) = Etcd::start() else {
+        return;
+    };
+    let folder = Folder::new();
+    folder.write("Caddyfile", format!("{{\n\t{}\n}}\n", etcd.option()));
+    let unlock = |name: &[&str]| {
+        run_to_end(
+            &folder,
+            &[&["storage", "unlock", "-c", "Caddyfile"], name].concat(),
+        )
+    };
+    assert_eq!(text(&unlock(&[]).stdout), "");
+    etcd.ctl(&["put", "/web.lock/issue_cert_a.test", "x"]);
+    assert_eq!(text(&unlock(&[]).stdout), "issue_cert_a.test\n");
+    let wrong = unlock(&["issue_cert_b.test"]);
+    let said = text(&wrong.stderr);
+    assert!(said.contains("these are held: issue_cert_a.test"), "{said}");
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(unlock(&["issue_cert_a.test"]).status.success());
+    assert_eq!(etcd.keys("/web.lock/"), [""; 0]);
+    // An engine that is away is one clear message.
+    let port = free_port();
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
+    folder.write("Dead", format!("{{\n\tstorage etcd 127.0.0.1:{port}\n}}\n"));
+    let dead = run_to_end(
+        &folder,
+        &["storage", "list", "-c", "Dead", "-a", "caddyfile"],
+    );
+    let said = text(&dead.stderr);
+    assert!(
+        said.contains("does not respond") && said.contains("help: "),
+        "{said}"
+    );
+    assert_eq!(dead.status.code(), Some(1));
+}
+
+#[test]
+#[ignore = "needs etcd: cargo xtask acme"]
+fn sessions_are_resumed_on_another_node() {
+    let Some(etcd) = Etcd::start() else {
+        return;
+    };
+    let data = Folder::new();
+    let node = || {
+        Setup::new(&format!(
+            "{{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n\t{}\n}}\n\
+             https://a.localhost:{{port}} {{\n\ttls internal\n\trespond a\n}}\n\
+             https://b.localhost:{{port}} {{\n\ttls internal\n\trespond b\n}}\n",
+            etcd.option()
+        ))
+        .env("XDG_DATA_HOME", &data.path().display().to_string())
+    };
+    let tickets = |setup: Setup| {
+        let output = run_to_end(setup.folder(), &["adapt", "--config", "Caddyfile"]);
+        let mut config: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        config["apps"]["tls"]["session_tickets"] =
+            serde_json::json!({"key_source": {"provider": "distributed"}});
+        setup.folder().write("config.json", config.to_string());
+        setup.args(&["--config", "config.json"]).start()
+    };
+    let (first, second) = (tickets(node()), tickets(node()));
+    let copies = data.path().join("sluice/store_copies");
+    let copy = std::fs::read_dir(&copies).expect("copies").next();
+    let copy = copy.expect("one").expect("readable").path();
+    let root = std::fs::read(copy.join("pki/authorities/local/root.crt")).expect("a root");
+    let own = Folder::new();
+    std::fs::create_dir_all(own.path().join("data/sluice/pki/authorities/local"))
+        .expect("writable");
+    own.write("data/sluice/pki/authorities/local/root.crt", root);
+    let mut resumed = 0;
+    for n in 0..100 {
+        // Each client is new, so a session is that of the other node.
+        let client = trusting_local(&own);
+        let (from, to) = if n % 2 == 0 {
+            (&first, &second)
+        } else {
+            (&second, &first)
+        };
+        let mut wire = connect(&client, from.port, "a.localhost").expect("a connection");
+        assert_eq!(get(&mut wire, "a.localhost", "/").1, "a");
+        drop(wire);
+        let mut wire = connect(&client, to.port, "a.localhost").expect("a connection");
+        assert_eq!(get(&mut wire, "a.localhost", "/").1, "a");
+        let kind = wire.stream().conn.handshake_kind();
+        resumed += usize::from(kind == Some(rustls::HandshakeKind::Resumed));
+    }
+    println!("{resumed} of 100 sessions were resumed on the other node");
+    assert!(resumed >= 99, "{resumed}");
+}
+
+/// The certificate that was presented on a connection.
+trait Presented {
+    fn stream_certificate(self) -> Vec<u8>;
+}
+
+impl Presented for crate::wire::Wire<crate::tls::Secure> {
+    fn stream_certificate(mut self) -> Vec<u8> {
+        let certs = self.stream().conn.peer_certificates();
+        certs.expect("a certificate")[0].to_vec()
+    }
+}
