@@ -351,6 +351,7 @@ impl Following {
             | Fault::Refused
             | Fault::Held
             | Fault::Foreign
+            | Fault::System
             | Fault::Limit => RETRY_PAUSE_MAX,
         };
         self.next_look = Instant::now() + self.pause;

@@ -172,6 +172,7 @@ impl From<StoreError> for PushError {
             | Fault::ReadOnly
             | Fault::Refused
             | Fault::Foreign
+            | Fault::System
             | Fault::Limit
             | Fault::Setting => PushError::Store(error),
         }
