@@ -9,7 +9,7 @@ pub struct Counts {
     pub instructions: f64,
     /// Allocations and reallocations.
     pub allocations: f64,
-    /// System calls.
+    /// System calls, and reads of the clock: valgrind has no vDSO, so each is a call.
     pub system_calls: f64,
 }
 

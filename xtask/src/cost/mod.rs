@@ -51,7 +51,7 @@ fn measure_all(root: &Path, names: &[&str]) -> Result<(), String> {
     let mut figures = Figures::read(&path)?;
     let folder = root.join("target/cost");
     println!(
-        "per request                 instructions    before        allocations    system calls"
+        "per request                 instructions    before        allocations    system calls, clock reads"
     );
     for kind in KINDS {
         if !names.is_empty() && !names.contains(&kind.name) {
