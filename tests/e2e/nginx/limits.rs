@@ -21,7 +21,7 @@ fn limited(lines: &str) -> Server {
     let text = r#"
 events {}
 http {
-limit_req_zone $arg_key zone=slow:1m rate=1r/s;
+limit_req_zone $arg_key zone=slow:1m rate=1r/m;
 limit_req_zone $arg_key zone=quick:1m rate=10r/s;
 limit_conn_zone $arg_key zone=at_once:1m;
 server { listen 127.0.0.1:{port}; root {folder}/www; add_header X-Limits "$limit_req_status $limit_conn_status" always;
