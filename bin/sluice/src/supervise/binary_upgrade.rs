@@ -37,6 +37,9 @@ const SOCKETS_MAX: usize = 65_536;
 /// How long the new process waits for the [`Handover`], which was sent before it started.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long the old process waits until the new one has added its counts. It serves meanwhile, only without them.
+const TAKEN_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The program that this process was started from.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -176,8 +179,15 @@ fn in_path(name: &OsStr) -> Option<PathBuf> {
 }
 
 impl Successor {
-    /// Makes the new process the server. Fails if it is gone.
+    /// Makes the new process the server, and waits until it has what was counted. Fails if it is gone.
     pub fn go(&self, counted: Counted) -> std::io::Result<()> {
+        self.send_counted(counted)?;
+        // One that does not acknowledge it is the server all the same, and its end follows as an event.
+        let _ = self.channel.receive(Some(TAKEN_TIMEOUT));
+        Ok(())
+    }
+
+    fn send_counted(&self, counted: Counted) -> std::io::Result<()> {
         let text = serde_json::to_vec(&Go { counted }).map_err(std::io::Error::other)?;
         let done = self.channel.send(&text);
         match done {
@@ -295,12 +305,23 @@ fn received(channel: &Channel) -> Result<Handover, Failed> {
 impl Predecessor {
     /// Reports that this process serves, and waits until the old one has made it the server. Returns what that has counted;
     /// `None` if it has ended without a word: then this process is the server in any case.
-    pub fn report_ready(self) -> Option<Counted> {
+    pub fn report_ready(self) -> Option<(Counted, Taken)> {
         let text = serde_json::to_vec(&Said::Ready).ok()?;
         self.0.send(&text).ok()?;
         let message = self.0.receive(None).ok()??;
         let go: Go = serde_json::from_slice(&message).ok()?;
-        Some(go.counted)
+        Some((go.counted, Taken(self.0)))
+    }
+}
+
+/// The old process waits to learn that what it has counted is counted on here.
+#[derive(Debug)]
+pub struct Taken(Channel);
+
+impl Taken {
+    /// Reports it. If the old process is gone, nobody has to know.
+    pub fn report(self) {
+        let _ = self.0.send(b"taken");
     }
 }
 

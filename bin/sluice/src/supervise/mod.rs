@@ -216,8 +216,9 @@ fn serve(
         write_pidfile(&pidfile, path)?;
     }
     (job.ready)()?;
-    if let Some(counted) = predecessor.and_then(Predecessor::report_ready) {
+    if let Some((counted, taken)) = predecessor.and_then(Predecessor::report_ready) {
         process.server.add_counted(counted);
+        taken.report();
     }
     process.readiness.ready();
     let why = process.work(&events);
