@@ -217,7 +217,7 @@ fn postgres_that_takes_no_writes_is_read_and_a_crashed_one_is_found_again() {
     );
     server.sql(
         "postgres",
-        "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'web'",
+        "select pg_terminate_backend(pid, 60000) from pg_stat_activity where usename = 'web'",
     );
     assert_eq!(text(&store, "a").unwrap().as_deref(), Some("1"));
     let error = put(&store, "a", "2").unwrap_err();
@@ -230,7 +230,7 @@ fn postgres_that_takes_no_writes_is_read_and_a_crashed_one_is_found_again() {
     );
     server.sql(
         "postgres",
-        "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'web'",
+        "select pg_terminate_backend(pid, 60000) from pg_stat_activity where usename = 'web'",
     );
     put(&store, "a", "2").unwrap();
 
