@@ -10,6 +10,7 @@ use super::{Engine, SHORT_LEASE};
 use crate::abilities::{skipped, tried};
 use crate::ports::free_port;
 use crate::temp_folder::TempFolder;
+use crate::wait::{TIMEOUT, until};
 
 /// The user `nobody` and its group, as Debian and others number them.
 const NOBODY: u32 = 65_534;
@@ -115,9 +116,24 @@ impl Server {
     /// Ends it at once, and starts it again, which replays its log.
     pub fn crash(&mut self) {
         self.engine.kill();
+        // Its children end soon after it, and until then the data belongs to them.
+        let data = self.folder.path().join("data");
+        let have_ended = || (!is_entered(&data)).then_some(());
+        until(TIMEOUT, "the sessions", have_ended, String::new);
         self.engine = run(&self.programs, self.folder.path(), self.port, &[]);
         self.wait();
     }
+}
+
+/// Whether a process works in this folder, as those of PostgreSQL do.
+fn is_entered(folder: &Path) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let folders = processes
+        .flatten()
+        .map(|process| process.path().join("cwd"));
+    folders
+        .filter_map(|link| std::fs::read_link(link).ok())
+        .any(|found| found == folder)
 }
 
 /// Where the programs of the newest version are.
