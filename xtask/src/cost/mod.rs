@@ -22,7 +22,7 @@ const COMMITTED: &str = "xtask/costs.toml";
 /// The environment variable that names the program to measure, as for `bench.py`.
 const PROGRAM: &str = "SLUICE_BIN";
 
-/// Measures the kinds of requests called `names`, all of them if there is no name, and prints them beside the committed
+/// Measures the kinds of requests called `names`, all of them if it is empty, and prints them beside the committed
 /// figures. With `BLESS=1` they become the committed ones.
 pub fn print(root: &Path, names: &[&str]) -> bool {
     if let Some(unknown) = names

@@ -135,7 +135,7 @@ impl Shared {
     fn reading<T>(&self, read: impl Fn(Reading) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match read(Reading::Confirmed) {
             Err(error) if error.fault == Fault::Away => {
-                // The first error says why there is no quorum.
+                // The first error names the reason.
                 let local = read(Reading::Local).map_err(|_| error)?;
                 self.calls.stale_read();
                 Ok(local)

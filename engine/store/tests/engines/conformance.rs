@@ -73,7 +73,7 @@ fn writes_are_made_together_or_not_at_all(a: &dyn Store, b: &dyn Store) {
     assert_eq!(text(b, "c/pair/x.crt").as_deref(), Some("C"));
     assert_eq!(text(b, "c/pair/x.key").as_deref(), Some("K"));
     assert_eq!(text(b, "c/pair/old"), None);
-    // Deleting what is not there is no error.
+    // What is absent can be deleted.
     b.save(&[Write::Delete(&old)], Guard::Always).unwrap();
 }
 

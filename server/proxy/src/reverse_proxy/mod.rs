@@ -196,9 +196,7 @@ impl ReverseProxy {
         }
         loop {
             if let Some(queue) = self.selection.queue().filter(|_| tried.count() == 0) {
-                let began = clock::now();
                 Box::pin(self.wait_in(queue, exchange, set.as_ref())).await;
-                held_since(exchange, began);
             }
             let chosen = match &set {
                 None => self.selection.choose(&self.upstreams, exchange, &tried),
@@ -247,13 +245,15 @@ impl ReverseProxy {
     }
 
     /// Waits until a server can take the request, or its time in the queue is over.
-    async fn wait_in(&self, queue: &Queue, exchange: &Exchange, set: Option<&dynamic::Set>) {
+    async fn wait_in(&self, queue: &Queue, exchange: &mut Exchange, set: Option<&dynamic::Set>) {
         let is_ready = || match set {
             None => self.selection.foresee(&self.upstreams, exchange).is_some(),
             Some(set) => self.selection.foresee(set, exchange).is_some(),
         };
         if !queue.is_empty() || !is_ready() {
+            let began = clock::now();
             queue.wait(&exchange.worker, is_ready).await;
+            held_since(exchange, began);
         }
     }
 
