@@ -10,6 +10,7 @@ pub mod limits;
 mod serving;
 mod socket;
 mod tls;
+mod traces;
 mod transport;
 
 pub use serving::serve;

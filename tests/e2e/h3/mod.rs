@@ -10,4 +10,5 @@ pub mod peer;
 mod programs;
 pub mod serving;
 mod soak;
+mod traces;
 mod upgrades;
