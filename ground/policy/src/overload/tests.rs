@@ -469,6 +469,29 @@ fn an_adaptive_limit_keeps_goodput_and_latency_at_any_overload() {
     }
 }
 
+/// An overload begins while the limit still grows: it must not grow far beyond what the upstream can do.
+#[test]
+fn the_first_seconds_of_an_overload_keep_the_bounds() {
+    for (slots, service) in [(25, 50_000), (50, 20_000), (40, 100_000)] {
+        let capacity = slots as u64 * 1_000_000 / service;
+        for factor in [2, 3, 5] {
+            let mut simulation = Simulation::new(adaptive(100), slots, service);
+            let unloaded = simulation.run(4, capacity / 2).percentile(0.99);
+            let mut heavy = simulation.run(3, capacity * factor);
+            let goodput = heavy.good as f64 / (3 * capacity) as f64;
+            let (limit, loaded) = (heavy.limit, heavy.percentile(0.99));
+            let case = alloc::format!(
+                "{slots} slots of {service} us, {factor}x: goodput {goodput:.3}, limit {limit}, p99 {loaded:?}"
+            );
+            assert!(goodput >= 0.9, "{case}");
+            assert!(
+                loaded <= unloaded * 2 + millis(100),
+                "{case}, unloaded {unloaded:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_upstream_that_becomes_slower_is_not_starved() {
     let mut simulation = Simulation::new(adaptive(50), 40, 100_000);
