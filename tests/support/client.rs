@@ -44,9 +44,14 @@ impl Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
-        Ok(Client {
+        Ok(Client::of(stream))
+    }
+
+    /// A client on an open connection.
+    pub fn of(stream: TcpStream) -> Client {
+        Client {
             reader: BufReader::new(stream),
-        })
+        }
     }
 
     /// Sends bytes unchanged.
