@@ -3,12 +3,12 @@
 //!
 //! Every step waits for an event, a response of the new configuration, so it does not matter how fast the machine is.
 
-mod crowd;
+mod clients;
 mod servers;
 
 use std::sync::Arc;
 
-use crowd::{Crowd, Long, Outcome};
+use clients::{Clients, Long, Outcome};
 use servers::{Caddy, NginxLike, Replaceable, Sluice, wait_for_word};
 
 use crate::h3::serving::pattern;
@@ -58,9 +58,9 @@ fn under_load(
     if upgrades && !server.upgrade() {
         return None;
     }
-    let crowd = Crowd::start(port);
+    let clients = Clients::start(port);
     let mut long = Long::begin(port, SOCKETS, large.clone());
-    crowd.go_on(BETWEEN);
+    clients.go_on(BETWEEN);
     for step in 1..=steps {
         if step.is_multiple_of(SOCKET_EVERY) {
             long.open_socket();
@@ -72,10 +72,10 @@ fn under_load(
         server.reload(&word);
         wait_for_word(port, &word, || server.log());
         long.step(step);
-        crowd.go_on(BETWEEN);
+        clients.go_on(BETWEEN);
     }
     let lost = long.end();
-    Some(Outcome::of(&crowd.end(), lost))
+    Some(Outcome::of(&clients.end(), lost))
 }
 
 /// Both kinds of replacement of one server, as lines of a table.

@@ -28,7 +28,7 @@ const SIP: u64 = 16 * 1024;
 #[derive(Default)]
 pub struct Counts {
     served: AtomicU64,
-    /// Requests on a kept connection that got no response although the connection had just been used.
+    /// Requests on a keep-alive connection that got no response although the connection had just been used.
     lost_kept: AtomicU64,
     /// Connections that were refused, and requests on new connections that got no response.
     lost_new: AtomicU64,
@@ -63,15 +63,15 @@ impl Counts {
 }
 
 /// The clients of short requests, in threads of their own.
-pub struct Crowd {
+pub struct Clients {
     stop: Arc<AtomicBool>,
     pub counts: Arc<Counts>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Crowd {
-    /// [`KEPT`] clients with kept connections, and one with a connection for each request.
-    pub fn start(port: u16) -> Crowd {
+impl Clients {
+    /// [`KEPT`] clients with keep-alive connections, and one with a connection for each request.
+    pub fn start(port: u16) -> Clients {
         let (stop, counts) = (Arc::<AtomicBool>::default(), Arc::<Counts>::default());
         let threads = (0..=THREADS).map(|thread| {
             let (stop, counts) = (stop.clone(), counts.clone());
@@ -80,7 +80,7 @@ impl Crowd {
                 _ => stay(port, &stop, &counts),
             })
         });
-        Crowd {
+        Clients {
             threads: threads.collect(),
             stop,
             counts,
@@ -103,7 +103,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for Clients {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
     }
