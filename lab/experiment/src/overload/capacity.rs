@@ -115,10 +115,10 @@ fn take(
     steps.line(&line(&seen));
     let is_settled = seen.recovery_s.is_some();
     overload.steps.push(seen);
+    if is_settled {
+        return Ok(());
+    }
     for _ in 0..SETTLE_LOOKS {
-        if is_settled {
-            break;
-        }
         let load = phases(steps, "settling", &[("calm", calm, RECOVERY_MAX)])?;
         let points = load.series.map(|series| series.points).unwrap_or_default();
         if last_bad(&points, overload.p99_max_ns) == 0 {
@@ -292,8 +292,10 @@ fn last_bad(points: &[Point], bound: f64) -> usize {
 /// Seconds until all requests succeed fast; `None` if that is not so for the last half second.
 fn recovery(points: &[Point], bound: f64) -> Option<f64> {
     let bad = last_bad(points, bound);
-    let quiet = points.len() - bad;
-    (quiet * SLICE.as_millis() as usize >= 500).then(|| bad as f64 * SLICE.as_secs_f64())
+    let quiet = &points[bad..];
+    let is_long = quiet.len() * SLICE.as_millis() as usize >= 500;
+    let is_served = quiet.iter().any(|point| point.ok > 0);
+    (is_long && is_served).then(|| bad as f64 * SLICE.as_secs_f64())
 }
 
 /// What falls short.
@@ -454,6 +456,10 @@ mod tests {
         let slow = load(point(10, 10, 60), slow, FailureClass::Status, 100);
         assert_eq!(faults(&slow), "recovery");
         assert_eq!(judged(&slow).recovery_s, None);
+        // Silence is not recovery.
+        let silent = std::array::from_fn(|_| point(0, 0, 0));
+        let silent = load(point(10, 10, 60), silent, FailureClass::Status, 100);
+        assert_eq!(faults(&silent), "recovery");
     }
 
     #[test]
