@@ -32,6 +32,7 @@ mod h2;
 mod h3;
 mod handshakes;
 mod hedging;
+mod herd;
 mod intercept;
 mod limits;
 mod live_config;

@@ -1,14 +1,19 @@
 //! `memory_limit`: what a server gives up before it uses too much memory.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::Signal;
+use sluice_wire::h2::PREFACE;
 
 use crate::client::Client;
+use crate::h2::peer::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW, SETTINGS, WINDOW_UPDATE, block, frame,
+};
 use crate::harness::{Server, eventually};
 use crate::support::abilities::skipped;
 use crate::upstream::Upstream;
@@ -87,34 +92,131 @@ fn above_the_limit_idle_connections_are_closed_and_others_are_refused() {
     );
 }
 
-/// Clients that request large responses and do not read them, and clients that send large bodies to an upstream that
-/// does not read them.
-struct Hostile(Vec<TcpStream>);
+/// Clients of each kind in turn, which never wait for the server.
+struct Hostile {
+    /// Those that take a byte now and then, or send one.
+    slow: Vec<(Attack, TcpStream)>,
+    /// Those that do nothing after their first request.
+    idle: Vec<TcpStream>,
+}
+
+/// What a client does.
+#[derive(Clone, Copy, PartialEq)]
+enum Attack {
+    /// Requests a large response, and reads it slowly.
+    Download,
+    /// Sends a large body to an upstream that does not read it.
+    Upload,
+    /// Sends the headers of a request slowly.
+    Headers,
+    /// Opens streams with large responses, and with bodies, on a connection with large windows.
+    Streams,
+}
+
+const ATTACKS: [Attack; 4] = [
+    Attack::Download,
+    Attack::Upload,
+    Attack::Headers,
+    Attack::Streams,
+];
+
+/// Idle connections at the beginning.
+const IDLE: usize = 1_000;
+
+/// Streams of each HTTP/2 connection.
+const STREAMS: u32 = 8;
+
+impl Attack {
+    /// The first bytes of a connection.
+    fn first(self) -> Vec<u8> {
+        match self {
+            Attack::Download => b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+            Attack::Upload => [
+                b"POST /stuck HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n",
+                &[b'x'; 128 * 1024][..],
+            ]
+            .concat(),
+            Attack::Headers => b"GET /hello HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".to_vec(),
+            Attack::Streams => streams(),
+        }
+    }
+
+    /// Goes on: sends or reads a little.
+    fn go_on(self, stream: &mut TcpStream) {
+        let _ = match self {
+            Attack::Download => stream.read(&mut [0; 1024]),
+            Attack::Upload => stream.write(&[b'x'; 64 * 1024]),
+            Attack::Headers => stream.write(b"x"),
+            // It reads a little, and grants a window for much more (RFC 9113, section 6.9).
+            Attack::Streams => {
+                let _ = stream.read(&mut [0; 1024]);
+                stream.write(&frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes()))
+            }
+        };
+    }
+}
+
+/// An HTTP/2 connection with streams of both kinds.
+fn streams() -> Vec<u8> {
+    let window = [
+        &INITIAL_WINDOW.to_be_bytes()[..],
+        &(1_u32 << 30).to_be_bytes(),
+    ]
+    .concat();
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(SETTINGS, 0, 0, &window));
+    bytes.extend(frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes()));
+    for number in 0..STREAMS {
+        let id = 2 * number + 1;
+        let (method, path, flags) = match number % 2 {
+            0 => ("GET", "/large", END_HEADERS | END_STREAM),
+            _ => ("POST", "/stuck", END_HEADERS),
+        };
+        let fields = [
+            (":method", method),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+        ];
+        bytes.extend(frame(HEADERS, flags, id, &block(&fields)));
+        if flags & END_STREAM == 0 {
+            bytes.extend(frame(DATA, 0, id, &[b'x'; 4 * 1024]));
+        }
+    }
+    bytes
+}
 
 impl Hostile {
-    /// Adds some of both. The server may refuse them.
+    /// Connections that get a response, and then stay idle.
+    fn idle(server: &Server) -> Hostile {
+        let open = || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).ok()?;
+            let request = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            stream.write_all(request).ok()?;
+            Some(stream)
+        };
+        Hostile {
+            slow: Vec::new(),
+            idle: (0..IDLE).filter_map(|_| open()).collect(),
+        }
+    }
+
+    /// Adds some of each kind. The server may refuse them.
     fn add(&mut self, server: &Server, count: usize) {
         for number in 0..count {
             let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)) else {
                 continue;
             };
+            let attack = ATTACKS[number % ATTACKS.len()];
             let _ = stream.set_nonblocking(true);
-            let _ = match number % 2 {
-                0 => stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-                _ => stream
-                    .write_all(
-                        b"POST /stuck HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n",
-                    )
-                    .and_then(|()| stream.write_all(&[b'x'; 128 * 1024])),
-            };
-            self.0.push(stream);
+            let _ = stream.write_all(&attack.first());
+            self.slow.push((attack, stream));
         }
     }
 
-    /// Sends more of the bodies.
     fn go_on(&mut self) {
-        for stream in &mut self.0 {
-            let _ = stream.write(&[b'x'; 64 * 1024]);
+        for (attack, stream) in &mut self.slow {
+            attack.go_on(stream);
         }
     }
 }
@@ -140,7 +242,8 @@ fn large_and_stuck() -> Upstream {
 
 fn hostile_site(upstream: &Upstream) -> String {
     format!(
-        "{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n\thandle /hello {{\n\t\trespond hello\n\t}}\n\t\
+        "{{\n\tadmin localhost:{{admin}}\n\tservers {{\n\t\tprotocols h1 h2c\n\t}}\n}}\n\
+         :{{port}} {{\n\thandle /hello {{\n\t\trespond hello\n\t}}\n\t\
          reverse_proxy localhost:{} {{\n\t\trequest_buffers 1MiB\n\t\tresponse_buffers 1MiB\n\t}}\n}}\n",
         upstream.port
     )
@@ -164,18 +267,24 @@ const MEASURES: [&str; 5] = [
     "sluice_memory_requests_refused_total",
 ];
 
-/// Adds hostile clients until the server defends itself, and checks that its memory stays below `limit` KiB and that it
-/// serves others once they are gone.
+/// Hostile clients: many more than suffice for the server to defend itself.
+const ROUNDS: usize = 40;
+const EACH_ROUND: usize = 25;
+
+/// Adds hostile clients, and checks that the memory of the server stays below `limit` KiB, and that it serves others meanwhile
+/// and once they are gone.
 fn withstand(server: &mut Server, limit: u64, used: impl Fn(&Server) -> u64) {
-    let mut hostile = Hostile(Vec::new());
+    // Clients and upstreams are descriptors of this process.
+    raise_open_files().expect("it can be raised");
+    let mut hostile = Hostile::idle(server);
     let mut most = 0;
-    for _ in 0..60 {
-        hostile.add(server, 25);
+    let (mut served, mut asked) = (0, 0);
+    for _ in 0..ROUNDS {
+        hostile.add(server, EACH_ROUND);
         hostile.go_on();
         most = most.max(used(server));
-        if sum(server, &MEASURES) > 400 {
-            break;
-        }
+        asked += 1;
+        served += usize::from(says_hello(server));
     }
     // Whether it suffices to let bodies wait depends on which clients come first.
     assert!(
@@ -187,7 +296,14 @@ fn withstand(server: &mut Server, limit: u64, used: impl Fn(&Server) -> u64) {
         hostile.go_on();
         most = most.max(used(server));
     }
-    println!("{most} KiB at most, of {limit} KiB");
+    let [slow, idle] = [hostile.slow.len(), hostile.idle.len()];
+    println!(
+        "{most} KiB at most, of {limit} KiB, with {slow} hostile and {idle} idle clients; {served} of {asked} others served"
+    );
+    for name in MEASURES {
+        println!("{name} {}", server.metric(name));
+    }
+    assert!(served > 0, "nobody else was served");
     assert!(!server.has_ended(), "it was killed: {}", server.stderr());
     assert!(most < limit, "{most} KiB of {limit}: {}", server.metrics());
     drop(hostile);

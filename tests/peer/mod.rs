@@ -36,6 +36,7 @@ mod peers;
 mod placeholders;
 mod quic;
 mod redirects;
+mod reloads_and_upgrades;
 mod sites;
 mod storage;
 mod templates;

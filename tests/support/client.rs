@@ -36,11 +36,19 @@ pub struct Client {
 
 impl Client {
     pub fn connect(port: u16) -> Client {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
-        stream
-            .set_read_timeout(Some(TIMEOUT))
-            .expect("a timeout can be set");
-        stream.set_nodelay(true).expect("it can be set");
+        Client::try_connect(port).expect("somebody listens")
+    }
+
+    /// Connects to a server that may be gone.
+    pub fn try_connect(port: u16) -> io::Result<Client> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_nodelay(true)?;
+        Ok(Client::of(stream))
+    }
+
+    /// A client on an open connection.
+    pub fn of(stream: TcpStream) -> Client {
         Client {
             reader: BufReader::new(stream),
         }
@@ -128,6 +136,18 @@ impl Client {
         let mut byte = [0];
         self.reader.read_exact(&mut byte)?;
         Ok(byte[0])
+    }
+
+    /// Whether the server has closed the connection by now, without waiting.
+    pub fn was_closed(&self) -> bool {
+        let stream = self.reader.get_ref();
+        let _ = stream.set_nonblocking(true);
+        let seen = stream.peek(&mut [0]);
+        let _ = stream.set_nonblocking(false);
+        match seen {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
     }
 
     /// Whether the server has closed the connection; waits until it sends something or closes.

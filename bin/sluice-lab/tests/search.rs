@@ -102,6 +102,65 @@ fn the_overload_of_one_cell_has_a_curve() {
     assert!(result.notes[0].contains("recover"), "{:?}", result.notes);
 }
 
+/// An upstream of known capacity, here the subject itself: five requests at a time, each for 20 ms.
+const KNOWN: &str = r#"
+schema = "sluice.lab/1"
+name = "known"
+title = "An upstream of known capacity"
+[matrix]
+clients = [500]
+[overload]
+capacity = 250
+multiples = [2]
+target_latency = "100ms"
+herd = 60
+[place]
+pin = "none"
+[test.page]
+path = "/"
+expect = { status = 200, body = "hello" }
+[subject.slots]
+run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 20ms --concurrency 5"
+"#;
+
+#[test]
+fn a_known_capacity_is_exceeded() {
+    let folder = Folder::new("known");
+    let (file, json) = (folder.file("known.toml"), folder.file("known.json"));
+    fs::write(&file, KNOWN).unwrap();
+    let output = lab(&["break", &file, "--step", "500ms", "--json", &json]);
+    let text = output_text(&output);
+    let result = read(&json);
+    let [seen] = &result.overload[..] else {
+        panic!("one server: {text}");
+    };
+    let names: Vec<&str> = seen.steps.iter().map(|step| step.load.as_str()).collect();
+    assert_eq!(names, ["2 x", "60 clients"], "{text}");
+    // A request takes 20 ms at least, so the bound follows from that and from the target.
+    assert!(seen.unloaded_p99_ns >= 20e6 && seen.p99_max_ns >= 140e6);
+    let herd = &seen.steps[1];
+    let counts = [herd.ok, herd.refused, herd.late, herd.broken];
+    assert_eq!(counts.iter().sum::<u64>(), 60, "{counts:?}");
+    assert!(seen.steps[0].goodput.is_some_and(|share| share > 0.0));
+    let loads: Vec<&str> = result.cells.iter().map(|cell| cell.axis("load")).collect();
+    assert!(loads.starts_with(&["unloaded", "2 x"]), "{loads:?}");
+    // The report has the table.
+    let out = folder.file("out");
+    let report = lab(&["report", &json, "--out", &out]);
+    assert!(report.status.success(), "{}", output_text(&report));
+    let page = fs::read_to_string(folder.file("out/report.md")).unwrap();
+    assert!(
+        page.contains("Overload of an upstream that can serve 250/s"),
+        "{page}"
+    );
+    // Mistakes are found before anything is started.
+    let wrong = KNOWN.replace("multiples = [2]", "multiples = [0.5]");
+    fs::write(&file, wrong).unwrap();
+    let output = lab(&["break", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output_text(&output).contains("[overload] `multiples` must be above 1"));
+}
+
 #[test]
 fn options_that_the_file_or_the_url_does_not_have_are_named() {
     let folder = Folder::new("search-mistakes");

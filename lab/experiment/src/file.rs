@@ -1,6 +1,7 @@
 //! The experiment file: TOML, deserialized into types that reject unknown keys. Treatment checks are in `check_part`.
 
 mod check_part;
+mod overload_part;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,6 +18,7 @@ use super::position::position;
 use super::scenario;
 use crate::limits::LINES_MAX;
 pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
+pub use overload_part::OverloadPart;
 
 use sluice_audit::claim::Statement;
 use sluice_load::generator::scenario::Scenario;
@@ -83,6 +85,9 @@ pub struct File {
     /// Printed rows and the cells that reproduce them.
     #[serde(default)]
     pub beside: Vec<Beside>,
+    /// The known capacity of the upstream, for `lab break`.
+    #[serde(default)]
+    pub overload: Option<OverloadPart>,
     /// The cells that `--quick` is restricted to; empty for all. Set by `--quick`, not by the file.
     #[serde(skip)]
     pub wanted: Vec<Only>,
@@ -754,6 +759,10 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
     }
     for condition in &file.quick.cells {
         Only::parse(condition).map_err(|error| format!("{name}: [quick] cells: {error}"))?;
+    }
+    if let Some(overload) = &file.overload {
+        let checked = overload.check();
+        checked.map_err(|error| format!("{name}: [overload] {error}"))?;
     }
     check_claims(name, file)
 }

@@ -41,6 +41,9 @@ pub const TRACE_LINES_MAX: usize = 200_000;
 /// Clients of a scenario in an open loop, unless the file says how many.
 pub const OPEN_CLIENTS: usize = 1_000;
 
+/// Clients of a herd: each is an open file of the load generator, of which systems allow 20,000 and more.
+pub const HERD_MAX: usize = 100_000;
+
 /// Longest scenario.
 pub const SCENARIO_MAX: Duration = Duration::from_secs(24 * 3600);
 

@@ -18,6 +18,7 @@ mod mark_summary;
 pub mod markdown;
 pub mod merge;
 pub mod otlp;
+mod overload;
 pub mod panels;
 mod shapes;
 pub mod text;

@@ -18,7 +18,10 @@ pub fn write(result: &RunResult, shape: Option<&str>) -> String {
         .as_ref()
         .and_then(|experiment| experiment.table_shape.as_deref()));
     let mut out = format!("# {}\n\n{}\n", title(result), conditions(result));
-    for table in tables(&view, chosen) {
+    for table in super::overload::table(result)
+        .into_iter()
+        .chain(tables(&view, chosen))
+    {
         if !table.title.is_empty() {
             let _ = write!(out, "\n## {}\n", table.title);
         }

@@ -58,6 +58,7 @@ fn add(all: &mut RunResult, other: RunResult) {
     let new = other.subjects.into_iter();
     all.subjects
         .extend(new.filter(|one| !known.contains(&one.name)));
+    all.overload.extend(other.overload);
     for note in other.notes {
         if !all.notes.contains(&note) {
             all.notes.push(note);

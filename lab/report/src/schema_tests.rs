@@ -196,6 +196,17 @@ fn the_schema_names_every_field() {
     });
     block.tries.push(Default::default());
     result.cells[0].failed_starts.push(Default::default());
+    result.overload.push(sluice_load::result::Overload {
+        steps: vec![sluice_load::result::OverloadStep {
+            goodput: Some(0.9),
+            p99_ns: Some(5e7),
+            recovery_s: Some(0.1),
+            faults: vec!["latency".into()],
+            disturbed: true,
+            ..Default::default()
+        }],
+        ..Default::default()
+    });
     let value = serde_json::to_value(&result).unwrap();
     assert_eq!(check(&value), Vec::<String>::new());
     for state in [

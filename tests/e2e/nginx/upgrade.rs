@@ -11,6 +11,7 @@ use super::prefix::{Prefix, SITE, is_alive};
 use crate::client::ask;
 use crate::harness::eventually;
 use crate::support::abilities::can_run;
+use crate::support::wire::Wire;
 
 /// Clients that send requests continuously, each on a connection of its own.
 struct Clients {
@@ -108,6 +109,39 @@ fn a_successor_takes_over_without_a_lost_request() {
     prefix.wait_for_end(new);
     assert_eq!(ask(prefix.port, "/").text(), "two");
     assert!(is_alive(third));
+}
+
+/// An operator, or a script, may send SIGQUIT as soon as the new process is there. The old one drains for as long as its requests
+/// take, and the new one obeys signals meanwhile.
+#[test]
+fn the_old_process_may_be_ended_before_it_hears_of_the_new_one() {
+    let prefix = Prefix::new();
+    // More than the buffers of the kernel take.
+    prefix.folder.write("html/large", vec![b'x'; 24_000_000]);
+    assert_eq!(prefix.said(&[]).0, Some(0));
+    let old = prefix.pid().expect("it runs");
+    let mut download = Wire::connect(prefix.port);
+    download.send("GET /files/large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(download.head().is_some());
+    send(old, Signal::User2).expect("it runs");
+    eventually(
+        "the new process",
+        || prefix.errors().contains("start new binary process"),
+        || prefix.errors(),
+    );
+    send(old, Signal::Quit).expect("it runs");
+    let new = wait_for_successor(&prefix, old);
+    prefix.configure(SITE, "two");
+    send(new, Signal::Hangup).expect("it runs");
+    eventually(
+        "the new configuration",
+        || ask(prefix.port, "/").text() == "two",
+        || prefix.errors(),
+    );
+    assert!(is_alive(old), "it has a download");
+    assert_eq!(download.take(u64::MAX).len(), 24_000_000);
+    prefix.wait_for_end(old);
+    assert_eq!(prefix.pid(), Some(new));
 }
 
 /// Rollback: the old one accepts connections again, and the new one exits.

@@ -187,7 +187,8 @@ impl Successor {
         Ok(())
     }
 
-    fn send_counted(&self, counted: Counted) -> std::io::Result<()> {
+    /// Makes the new process the server, whether or not it has reported that it serves.
+    pub fn send_counted(&self, counted: Counted) -> std::io::Result<()> {
         let text = serde_json::to_vec(&Go { counted }).map_err(std::io::Error::other)?;
         let done = self.channel.send(&text);
         match done {

@@ -737,6 +737,7 @@ impl Process {
     fn end(mut self, why: &Stop) {
         if self.is_succeeded() {
             self.pass_on();
+            self.release_successor();
         } else {
             self.cancel_upgrade();
             self.readiness.stopping();

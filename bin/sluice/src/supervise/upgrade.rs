@@ -262,6 +262,18 @@ impl Process {
         endpoints.for_each(Endpoint::pass_on);
     }
 
+    /// With nginx's signals an operator may end this process before it has heard that the new one serves. It no longer handles
+    /// that event, and requests may keep it for long: the new process must not wait for it.
+    pub(super) fn release_successor(&mut self) {
+        let Some(upgrade) = self.upgrade.take().filter(|upgrade| !upgrade.serves) else {
+            return;
+        };
+        let counted = self.server.counted();
+        // In a thread, as a process that is still starting reads later. If that fails, it waits for the end of this process.
+        let send = move || _ = upgrade.successor.send_counted(counted);
+        let _ = thread::Builder::new().name("handover".into()).spawn(send);
+    }
+
     /// The new process has ended before it was the server, or beside us: this process goes on.
     pub(super) fn on_successor_ended(&mut self) {
         let Some(mut upgrade) = self.upgrade.take() else {

@@ -31,7 +31,7 @@ pub struct AdaptivePolicy {
 /// The phase of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The latency never rose: the limit doubles with each window.
+    /// The latency never rose above its bound: the limit grows fast, up to the double with each window.
     Start,
     /// The limit follows the latency.
     Steady,
@@ -202,7 +202,9 @@ impl AdaptiveLimit {
             return;
         }
         let step = match self.phase {
-            Phase::Start => self.limit,
+            // If the upstream is full already, latency grows with the requests in it (Little's law): so the next window cannot
+            // exceed the bound by much.
+            Phase::Start => self.limit * (1.0 / ratio - 1.0).min(1.0),
             Phase::Steady | Phase::Probe(_) => square_root(self.limit) * (1.0 - ratio),
         };
         self.set(self.limit + step.max(1.0));

@@ -469,6 +469,52 @@ fn an_adaptive_limit_keeps_goodput_and_latency_at_any_overload() {
     }
 }
 
+/// An overload begins while the limit still grows: it must not grow far beyond what the upstream can do.
+#[test]
+fn the_first_seconds_of_an_overload_keep_the_bounds() {
+    for (slots, service) in [(25, 50_000), (50, 20_000), (40, 100_000)] {
+        let capacity = slots as u64 * 1_000_000 / service;
+        for factor in [2, 3, 5] {
+            let mut simulation = Simulation::new(adaptive(100), slots, service);
+            let unloaded = simulation.run(4, capacity / 2).percentile(0.99);
+            let mut heavy = simulation.run(3, capacity * factor);
+            let goodput = heavy.good as f64 / (3 * capacity) as f64;
+            let (limit, loaded) = (heavy.limit, heavy.percentile(0.99));
+            let case = alloc::format!(
+                "{slots} slots of {service} us, {factor}x: goodput {goodput:.3}, limit {limit}, p99 {loaded:?}"
+            );
+            assert!(goodput >= 0.9, "{case}");
+            assert!(
+                loaded <= unloaded * 2 + millis(100),
+                "{case}, unloaded {unloaded:?}"
+            );
+        }
+    }
+}
+
+/// A pause of the upstream, or a proxy without CPU time, makes all latencies rise for a moment: the limit falls, and must not
+/// stay low for long afterwards.
+#[test]
+fn the_limit_is_back_soon_after_a_moment_of_slowness() {
+    for (slots, service, target) in [(25, 50_000, 100), (8, 20_000, 50), (50, 20_000, 100)] {
+        let capacity = slots as u64 * 1_000_000 / service;
+        let mut simulation = Simulation::new(adaptive(target), slots, service);
+        simulation.run(3, capacity / 2);
+        simulation.run(5, capacity * 5);
+        simulation.upstream.service = service * 10;
+        simulation.run(2, capacity * 5);
+        simulation.upstream.service = service;
+        simulation.run(2, capacity * 5);
+        let run = simulation.run(3, capacity * 5);
+        let goodput = run.good as f64 / (3 * capacity) as f64;
+        let limit = run.limit;
+        assert!(
+            goodput >= 0.9,
+            "{slots} slots of {service} us: goodput {goodput:.3}, limit {limit}"
+        );
+    }
+}
+
 #[test]
 fn an_upstream_that_becomes_slower_is_not_starved() {
     let mut simulation = Simulation::new(adaptive(50), 40, 100_000);

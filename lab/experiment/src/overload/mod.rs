@@ -3,6 +3,7 @@
 //!
 //! Both use the open loop: a closed loop slows down with the server and so never causes an overload.
 
+mod capacity;
 mod curve;
 mod promise;
 mod search;
@@ -11,12 +12,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::file::OverloadPart;
 use crate::progress::Progress;
 use crate::single;
 use sluice_load::generator::Plan;
 use sluice_load::generator::probe::sha256;
 use sluice_load::outcome::{Completion, Outcome, Refused};
-use sluice_load::result::{Block, Cell, Mode, RunResult};
+use sluice_load::result::{Block, Cell, Mode, Overload, RunResult};
 use sluice_load::sample::Roots;
 
 pub use curve::Manner;
@@ -32,14 +34,25 @@ pub enum Goal {
     Limit(Promise),
     /// The behaviour beyond capacity (`break`).
     Break,
+    /// The same, beyond a capacity that the experiment knows.
+    BreakKnown(OverloadPart),
 }
 
 impl Goal {
+    /// The goal for an experiment: `break` exceeds a capacity that is known.
+    pub(crate) fn with_capacity(&self, known: Option<&OverloadPart>) -> Goal {
+        match (self, known) {
+            (Goal::Break, Some(known)) => Goal::BreakKnown(known.clone()),
+            (goal, _) => goal.clone(),
+        }
+    }
+
     /// Searches with the steps of one target.
     pub(crate) fn search(&self, steps: &mut Steps<'_>) -> Result<Verdict, Refused> {
         match self {
             Goal::Limit(slo) => search::limit(steps, slo),
             Goal::Break => curve::curve(steps),
+            Goal::BreakKnown(known) => capacity::known(steps, known),
         }
     }
 
@@ -48,6 +61,7 @@ impl Goal {
         match self {
             Goal::Limit(_) => search::length(step, last),
             Goal::Break => curve::length(step),
+            Goal::BreakKnown(known) => capacity::length(known, step),
         }
     }
 }
@@ -59,6 +73,8 @@ pub(crate) struct Verdict {
     pub words: String,
     /// Whether it is a good one.
     pub completion: Completion,
+    /// The figures of overloads of a known capacity.
+    pub overload: Option<Overload>,
 }
 
 /// Options of both searches on a URL.
@@ -109,6 +125,8 @@ pub(crate) struct Steps<'a> {
     live: &'a mut dyn Progress,
     /// Offered rate and block, in chronological order.
     pub taken: Vec<(f64, Block)>,
+    /// Loads whose rate changes, by name.
+    pub named: Vec<(String, Block)>,
     /// Estimated duration of the remaining steps.
     pub left: Duration,
 }
@@ -127,6 +145,7 @@ impl<'a> Steps<'a> {
             step,
             live,
             taken: Vec::new(),
+            named: Vec::new(),
             left: Duration::ZERO,
         }
     }
@@ -145,20 +164,26 @@ impl<'a> Steps<'a> {
         plan.warmup = STEP_WARMUP;
         // A late response already violates the objective; there is no need to wait for all of them.
         plan.drain = plan.drain.min(plan.timeout);
-        self.left = self.left.saturating_sub(duration + STEP_WARMUP);
-        single::view(&plan, self.live, self.left);
+        let block = self.run(&plan)?;
+        if let Some(rate) = rate {
+            self.taken.push((rate, block.clone()));
+        }
+        Ok(block)
+    }
+
+    /// Runs a load.
+    fn run(&mut self, plan: &Plan) -> Result<Block, Refused> {
+        self.left = self.left.saturating_sub(plan.duration + plan.warmup);
+        single::view(plan, self.live, self.left);
         let block = match &self.roots {
-            Some(roots) => single::block_of(&plan, roots, 0, self.live),
-            None => single::block(&plan, 0, self.live),
+            Some(roots) => single::block_of(plan, roots, 0, self.live),
+            None => single::block(plan, 0, self.live),
         };
         let block =
             block.map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
         if block.load.interrupted {
-            let steps = self.taken.len();
-            return Err(Refused::new(format!("interrupted after {steps} rates")));
-        }
-        if let Some(rate) = rate {
-            self.taken.push((rate, block.clone()));
+            let steps = self.taken.len() + self.named.len();
+            return Err(Refused::new(format!("interrupted after {steps} loads")));
         }
         Ok(block)
     }
@@ -166,6 +191,25 @@ impl<'a> Steps<'a> {
     fn line(&mut self, text: &str) {
         self.live.line(text);
     }
+}
+
+/// A cell per named load; repeated ones become further blocks of the cell.
+pub(crate) fn named_cells(pattern: &Cell, named: Vec<(String, Block)>) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for (name, block) in named {
+        let at = cells.iter().position(|cell| cell.axis("load") == name);
+        let at = at.unwrap_or_else(|| {
+            let mut cell = pattern.clone();
+            cell.blocks.clear();
+            cell.id = sha256(format!("{}{name}", pattern.id).as_bytes())[..12].to_string();
+            cell.axes.insert("load".into(), name);
+            cells.push(cell);
+            cells.len() - 1
+        });
+        let number = cells[at].blocks.len();
+        cells[at].blocks.push(Block { number, ..block });
+    }
+    cells
 }
 
 /// A cell per rate, so that a report can plot completed against offered load; repeated rates become further blocks of the

@@ -10,7 +10,7 @@ use crate::plan::CellPlan;
 use crate::progress::Progress;
 use crate::stage::{Serving, Stage};
 use sluice_load::outcome::{Completion, Outcome, Refused};
-use sluice_load::result::{Cell, CellState, Mark, MarkKind};
+use sluice_load::result::{Cell, CellState, Mark, MarkKind, Overload};
 
 /// Runs a search on the cells of an experiment. `options.duration` is the length of the confirmation of a limit (default:
 /// the window of the file); with `json` the result is written after each cell.
@@ -28,6 +28,7 @@ pub fn search(
             options.experiment
         )));
     }
+    let goal = &goal.with_capacity(walk.file.overload.as_ref());
     let name = &options.experiment;
     let stage = walk.stage(name)?;
     walk.result.machine.placement = stage.placement();
@@ -59,12 +60,7 @@ pub fn search(
             Err(state) => state_words(state),
         };
         let note = format!("{place}: {words}");
-        if !matches!(
-            &found,
-            Err(CellState::NotInstalled(_) | CellState::Skipped(_))
-        ) {
-            walk.result.notes.push(note.clone());
-        }
+        walk.note(&found, &place, &note);
         if let Some(json) = json {
             overload::write(json, &walk.result)?;
         }
@@ -88,6 +84,21 @@ pub fn search(
 }
 
 impl Walk {
+    /// Adds what was found of a cell to the result.
+    fn note(&mut self, found: &Result<Verdict, CellState>, place: &str, note: &str) {
+        let overload = found.as_ref().ok().and_then(|one| one.overload.clone());
+        self.result.overload.extend(overload.map(|one| Overload {
+            cell: place.to_string(),
+            ..one
+        }));
+        if !matches!(
+            found,
+            Err(CellState::NotInstalled(_) | CellState::Skipped(_))
+        ) {
+            self.result.notes.push(note.to_string());
+        }
+    }
+
     /// Why a cell cannot be searched.
     fn impossible(&self, stage: &Stage, cell: &CellPlan) -> Option<CellState> {
         if let Some(reason) = &cell.skipped {
@@ -137,6 +148,7 @@ impl Walk {
         let found = goal.search(&mut steps);
         pattern.state = CellState::Measured;
         let mut cells = overload::cells(&pattern, steps.taken);
+        cells.extend(overload::named_cells(&pattern, steps.named));
         let ended = serving.server.ended();
         let response = serving.response.first_response();
         serving.server.stop();
@@ -160,6 +172,7 @@ impl Walk {
             (Ok(verdict), Some(status)) => Ok(Verdict {
                 words: format!("{}; the server ended with {status}", verdict.words),
                 completion: Completion::No,
+                overload: verdict.overload,
             }),
             (Err(Refused(text)), _) => Err(CellState::DidNotStart(text)),
         }

@@ -7,6 +7,7 @@
 mod failure;
 mod histogram;
 mod load;
+mod overload;
 mod resources;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use load::{
     Latencies, Load, LoadMachine, LoadPart, LoadPhase, LoadSession, Mode, Point, Series, Transfer,
     heat_step, heat_step_ns,
 };
+pub use overload::{Overload, OverloadStep};
 pub use resources::{BackendCounts, CPU_TICK_S, Resources, System, SystemPoint, Tree, TreePoint};
 
 /// Name and version of the format.
@@ -55,6 +57,9 @@ pub struct RunResult {
     /// What the load generator itself can do on this machine, if that was calibrated.
     #[serde(default)]
     pub ceilings: Vec<Ceiling>,
+    /// Servers beyond the capacity of their upstream; empty unless `lab break` ran an experiment that says what it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overload: Vec<Overload>,
     /// What a reader must know, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,

@@ -332,8 +332,10 @@ fn figures(view: &View<'_>, shape: Option<&str>) -> String {
         .as_ref()
         .and_then(|e| e.table_shape.as_deref()));
     let mut out = String::new();
-    for table in shapes::tables(view, shape)
+    let overload = super::overload::table(view.result);
+    for table in overload
         .iter()
+        .chain(&shapes::tables(view, shape))
         .filter(|table| !table.rows.is_empty())
     {
         let _ = write!(
