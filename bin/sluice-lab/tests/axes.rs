@@ -145,6 +145,48 @@ tls = "none"
     }
 }
 
+/// A server that computes for a moment when its response is sent, and then writes a byte to a file: like a server whose last
+/// call has not returned when the client has the response, and one that logs after that.
+const LATE_WRITER: &str = r#"
+import os, socket, sys, time
+log = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    peer, _ = listener.accept()
+    if not peer.recv(65536):
+        continue
+    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+    peer.close()
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end:
+        pass
+    os.write(log, b"x")
+"#;
+
+#[test]
+fn calls_that_follow_the_last_response_are_counted() {
+    if !installed("python3") || !installed("strace") {
+        return;
+    }
+    let folder = Folder::new("axes-late");
+    let (file, program) = (folder.file("own.toml"), folder.file("late.py"));
+    fs::write(&program, LATE_WRITER).unwrap();
+    let text = format!(
+        "schema = \"sluice.lab/1\"\nname = \"late\"\ntitle = \"Calls after the response\"\n[matrix]\nclients = [1]\n\
+         [load]\nrequests_per_connection = 1\n[test.plain]\npath = \"/\"\nexpect = {{ status = 200, body = \"ok\" }}\n\
+         [subject.late]\nrun = \"python3 {program} {{port}} {{dir}}/log\"\n[[check]]\n\
+         calls = {{ name = \"write\", per_request = \"== 1\" }}\n"
+    );
+    fs::write(&file, text).unwrap();
+    let result = run(&file, &folder.file("out"), &[]);
+    let checks: Vec<_> = blocks(&result)
+        .flat_map(|(_, block)| &block.checks)
+        .collect();
+    assert_eq!(checks.len(), 1);
+    assert_eq!(checks[0].seen, "10 calls for 10 requests");
+    assert_eq!(checks[0].holds, Some(true));
+}
+
 #[test]
 fn mistakes_in_checks_and_files_are_reported() {
     let folder = Folder::new("axes-mistakes");

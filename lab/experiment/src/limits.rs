@@ -35,6 +35,9 @@ pub const TRACED_REQUESTS: usize = 10;
 /// How long `strace` may take to attach to the processes of a server, or to leave them.
 pub const TRACER_MAX: Duration = Duration::from_secs(10);
 
+/// Interval of looks at the threads of a server that is traced.
+pub const REST_LOOK: Duration = Duration::from_millis(2);
+
 /// Lines of a trace that are read: a request has a few dozen calls.
 pub const TRACE_LINES_MAX: usize = 200_000;
 
