@@ -19,8 +19,8 @@ use super::position::position;
 use super::scenario;
 use crate::limits::LINES_MAX;
 pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
-pub use load_part::LoadPart;
 use load_part::some_duration;
+pub use load_part::{LimitPart, LoadPart, Rate};
 
 use sluice_load::generator::scenario::Scenario;
 use sluice_load::generator::target::HttpVersion;
@@ -378,9 +378,9 @@ pub struct Test {
     /// Concurrent requests on each connection, overriding `[load]`.
     #[serde(default)]
     pub depth: Option<usize>,
-    /// Requests per second of an open loop, overriding `[load]`.
+    /// The rate of an open loop, overriding `[load]`.
     #[serde(default)]
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
     /// Idle connections held open beside the load, overriding `[load]`.
     #[serde(default)]
     pub idle: Option<usize>,
@@ -421,6 +421,14 @@ impl Test {
         match self.idle.unwrap_or(held) {
             0 => Ok(()),
             _ => Err("idle connections and slow readers need HTTP/1.1, not `http3`"),
+        }
+    }
+
+    /// The rate of its open loop, if it has one.
+    pub fn rate<'a>(&'a self, load: &'a LoadPart) -> Option<&'a Rate> {
+        match self.scenario {
+            Some(_) => None,
+            None => self.rate.as_ref().or(load.rate.as_ref()),
         }
     }
 

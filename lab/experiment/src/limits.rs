@@ -26,6 +26,14 @@ pub const YAML_VALUES_MAX: usize = 2_000_000;
 /// of their depth.
 pub const SCHEMA_STEPS_MAX: usize = 10_000;
 
+/// Length of each step of the search for the limit of which a rate is a share, unless the file sets it: the search has about
+/// ten steps, and takes place for every cell with such a rate.
+pub const LIMIT_STEP: Duration = Duration::from_secs(1);
+
+/// Largest share of a limit that may be a rate, in per cent: ten times as much as a server can serve is overload enough, and a
+/// larger number is a mistake.
+pub const RATE_SHARE_MAX: f64 = 1_000.0;
+
 /// Lines of a generated file: routes of a configuration.
 pub const LINES_MAX: usize = 100_000;
 

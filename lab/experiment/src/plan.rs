@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::adapter::Tool;
 use super::cell_filter::Only;
-use super::file::{File, Order, Talk, Test};
+use super::file::{File, Order, Rate, Talk, Test};
 use sluice_load::generator::probe::sha256;
 use sluice_load::random::Random;
 
@@ -102,6 +102,9 @@ fn cell(
     if !engine.is_empty() {
         axes.insert("engine".to_string(), engine.clone());
     }
+    if let Some(share) = file.test[test].rate(&file.load).and_then(Rate::share) {
+        axes.insert("rate".to_string(), share);
+    }
     // The ID covers everything that defines the cell, so a changed file is measured anew.
     let mut definition = format!(
         "{axes:?} {:?} {:?} {:?} {:?} {:?} {:?}",
@@ -132,6 +135,25 @@ fn cell(
         engine: tool,
         skipped,
     }
+}
+
+/// The cell whose limit is to be known for the rate of this one, if that rate is a share of a limit. It is the same cell with the
+/// lab's own generator, of the subject that the rate names. The error says why there is none.
+pub fn limiting(file: &File, cell: &CellPlan) -> Option<Result<CellPlan, String>> {
+    let rate = file.test.get(&cell.test)?.rate(&file.load)?;
+    let Rate::OfLimit { subject, .. } = rate else {
+        return None;
+    };
+    let subject = subject.as_ref().unwrap_or(&cell.subject);
+    Some(match takes_part(file, subject, &cell.test, &cell.config) {
+        true => {
+            let place = [subject, &cell.test, &cell.config, &String::new()];
+            Ok(self::cell(file, place, cell.clients, usize::MAX))
+        }
+        false => Err(format!(
+            "its rate is a share of the limit of `{subject}`, which does not take part in this test and configuration"
+        )),
+    })
 }
 
 /// Why the agents of the experiment, if it has any, cannot generate the load of a cell.

@@ -4,6 +4,7 @@
 mod budget;
 mod changes;
 mod generators;
+mod rate_limits;
 mod search;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use sluice_load::result::{
 use budget::Windows;
 use changes::{change, experiment};
 use generators::Generators;
+use rate_limits::NoLimits;
 
 /// Estimated time of a block beyond warm-up and window: starting and stopping servers, and, at a server's limit,
 /// connecting and waiting for the last responses.
@@ -147,6 +149,10 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
             let measured = cells.iter().filter(|cell| cell.skipped.is_none());
             measured.map(|cell| step_s(file, cell)).sum()
         };
+        let cells = plan::cells(&file, &only, clients_max);
+        let limits = rate_limits::needed(&file, &cells).len() as f64;
+        let search = Duration::from_secs_f64(limits * rate_limits::search_s(&file));
+        let budget = budget.saturating_sub(search);
         let windows = match options.duration {
             Some(_) => Windows::Fixed,
             None => Windows::Flexible,
@@ -156,6 +162,12 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
         return Err(Refused::new("no cells left: `--only` excludes all of them"));
+    }
+    if !file.place.agents.is_empty() && !rate_limits::needed(&file, &cells).is_empty() {
+        return Err(Refused(format!(
+            "{name}: the limits of which rates are shares would be those of this machine's load generator, not of the agents: \
+             give the rates as requests per second, or remove the agents"
+        )));
     }
     Walk::new(options, file, text, changes, cells)
 }
@@ -173,6 +185,8 @@ struct Walk {
     generators: Generators,
     /// Blocks measured again.
     again: usize,
+    /// Limits that could not be found.
+    no_limits: NoLimits,
 }
 
 impl Walk {
@@ -216,6 +230,7 @@ impl Walk {
             seed: options.seed,
             interrupt: options.interrupt.clone(),
             again: 0,
+            no_limits: NoLimits::default(),
         })
     }
 
@@ -233,6 +248,13 @@ impl Walk {
             left.len(),
             minutes(self.seconds(&left))
         ));
+        let limits = self.limits_left().len();
+        if limits > 0 {
+            let length = minutes(limits as f64 * rate_limits::search_s(&self.file));
+            live.line(&format!(
+                "  before them {limits} limits are searched for, of which rates are shares: about {length}"
+            ));
+        }
         let skipped = self.cells.iter().filter_map(|cell| cell.skipped.as_ref());
         let mut reasons: BTreeMap<&String, usize> = BTreeMap::new();
         skipped.for_each(|reason| *reasons.entry(reason).or_insert(0) += 1);
@@ -265,7 +287,7 @@ impl Walk {
     fn walk(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         fs::create_dir_all(&self.out)
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
-        let stage = self.stage(name)?;
+        let mut stage = self.stage(name)?;
         self.generators.connect(stage.load_cpus())?;
         self.result.machine.placement = stage.placement();
         self.result.subjects = self.facts(&stage);
@@ -273,6 +295,10 @@ impl Walk {
         self.generators.describe(&mut self.result);
         let began = Instant::now();
         let steps = self.left();
+        if self.find_limits(&mut stage, live)? {
+            drop(stage);
+            return Ok(self.interrupted(0, steps.len(), live));
+        }
         for (at, step) in steps.iter().enumerate() {
             let ready = self.generators.make_ready(&self.interrupt);
             ready.map_err(|Refused(error)| {
@@ -441,6 +467,9 @@ impl Walk {
         announce(live, "");
         if let Some(reason) = self.missing(stage, cell) {
             return Err(CellState::NotInstalled(reason).into());
+        }
+        if let Some(state) = self.without_rate(cell) {
+            return Err(state.into());
         }
         let seed = self.seed ^ step.block as u64;
         let cell = (&self.file, cell);
@@ -638,6 +667,7 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
     };
     let earlier: RunResult = serde_json::from_slice(&bytes)
         .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
+    result.limits = earlier.limits;
     for cell in &mut result.cells {
         if let Some(same) = earlier.cells.iter().find(|earlier| earlier.id == cell.id) {
             cell.blocks.clone_from(&same.blocks);

@@ -56,6 +56,8 @@ pub struct Stage {
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
+    /// Rates of cells that are shares of a limit, by ID of the cell.
+    rates: BTreeMap<String, f64>,
     /// Ends the current block early.
     pub interrupt: Interrupt,
     /// Reserve the ports against other labs on this machine during the run.
@@ -133,6 +135,7 @@ impl Stage {
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
+            rates: BTreeMap::new(),
             interrupt: Interrupt::default(),
             _holds: holds,
         };
@@ -158,6 +161,11 @@ impl Stage {
     /// The folder.
     pub fn dir(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The rate of a cell with a share of a limit, in requests per second.
+    pub fn set_rate(&mut self, cell: &str, rate: f64) {
+        self.rates.insert(cell.to_string(), rate);
     }
 
     /// Keeps the folder when the run is over.

@@ -58,6 +58,11 @@ fn add(all: &mut RunResult, other: RunResult) {
     let new = other.subjects.into_iter();
     all.subjects
         .extend(new.filter(|one| !known.contains(&one.name)));
+    for limit in other.limits {
+        if !all.limits.contains(&limit) {
+            all.limits.push(limit);
+        }
+    }
     for note in other.notes {
         if !all.notes.contains(&note) {
             all.notes.push(note);

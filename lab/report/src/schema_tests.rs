@@ -196,6 +196,13 @@ fn the_schema_names_every_field() {
     });
     block.tries.push(Default::default());
     result.cells[0].failed_starts.push(Default::default());
+    result.limits.push(sluice_load::result::RateLimit {
+        tried: vec![sluice_load::result::RateTried {
+            per_s: 5.0,
+            broken: Some("p99 70 ms".into()),
+        }],
+        ..Default::default()
+    });
     let value = serde_json::to_value(&result).unwrap();
     assert_eq!(check(&value), Vec::<String>::new());
     for state in [

@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::limits::{LIMIT_STEP, RATE_SHARE_MAX};
+use crate::overload::Promise;
+
 use sluice_load::quantity::parse_duration;
 
 /// The load.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadPart {
-    /// Requests per second of an open loop; if absent, the loop is closed.
-    pub rate: Option<f64>,
+    /// The rate of an open loop; if absent, the loop is closed.
+    pub rate: Option<Rate>,
+    /// What the highest rate is, of which a rate may be a share.
+    pub limit: LimitPart,
     /// Random intervals in an open loop.
     pub poisson: bool,
     /// The window.
@@ -51,6 +56,7 @@ impl Default for LoadPart {
     fn default() -> Self {
         LoadPart {
             rate: None,
+            limit: LimitPart::default(),
             poisson: false,
             duration: Duration::from_secs(10),
             warmup: Duration::from_secs(2),
@@ -68,6 +74,97 @@ impl Default for LoadPart {
     }
 }
 
+/// The rate of an open loop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rate {
+    /// Requests per second.
+    PerSecond(f64),
+    /// A share of the highest rate at which a server meets the objective of [`LimitPart`].
+    OfLimit {
+        /// The share in per cent.
+        percent: f64,
+        /// The server whose limit it is, if it is not that of the cell.
+        subject: Option<String>,
+    },
+}
+
+impl Rate {
+    /// The share as it is written: `60 % of limit`; `None` for requests per second.
+    pub fn share(&self) -> Option<String> {
+        match self {
+            Rate::PerSecond(_) => None,
+            Rate::OfLimit { percent, subject } => Some(match subject {
+                None => format!("{percent} % of limit"),
+                Some(subject) => format!("{percent} % of limit of {subject}"),
+            }),
+        }
+    }
+}
+
+/// A rate as it stands in a file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(f64),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let rate = match Written::deserialize(from)? {
+            Written::Number(number) if number.is_finite() && number > 0.0 => {
+                Ok(Rate::PerSecond(number))
+            }
+            Written::Number(number) => Err(format!("the rate {number} is not above 0")),
+            Written::Text(text) => rate_of_limit(&text),
+        };
+        rate.map_err(serde::de::Error::custom)
+    }
+}
+
+/// Parses `60 % of limit` and `60 % of limit of nginx`.
+fn rate_of_limit(text: &str) -> Result<Rate, String> {
+    let parse = || {
+        let (number, rest) = text.split_once('%')?;
+        let percent: f64 = number.trim().parse().ok()?;
+        let rest = rest.trim().strip_prefix("of limit")?;
+        let subject = match rest.trim().strip_prefix("of ") {
+            Some(subject) if rest.starts_with(' ') => Some(subject.trim().to_string()),
+            Some(_) => return None,
+            None if rest.trim().is_empty() => None,
+            None => return None,
+        };
+        let fits = percent > 0.0 && percent <= RATE_SHARE_MAX;
+        fits.then_some(Rate::OfLimit { percent, subject })
+    };
+    parse().ok_or_else(|| {
+        format!(
+            "`{text}` is not a rate: write requests per second (rate = 500), or a share of at most {RATE_SHARE_MAX} % of the \
+             highest one (rate = \"60 % of limit\", or \"60 % of limit of NAME\" for the limit of one subject)"
+        )
+    })
+}
+
+/// What the highest rate of a server is, and how long the search for it takes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitPart {
+    /// The objective that is still met at the highest rate.
+    pub objective: Promise,
+    /// Length of each step of the search.
+    #[serde(deserialize_with = "duration")]
+    pub step: Duration,
+}
+
+impl Default for LimitPart {
+    fn default() -> Self {
+        LimitPart {
+            objective: Promise::default(),
+            step: LIMIT_STEP,
+        }
+    }
+}
+
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     parse_duration(&text).map_err(serde::de::Error::custom)
@@ -77,4 +174,51 @@ pub(super) fn some_duration<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Duration>, D::Error> {
     duration(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_or_a_share_of_the_limit() {
+        let part = |text: &str| toml::from_str::<LoadPart>(text);
+        let rate = |text: &str| part(text).unwrap().rate.unwrap();
+        assert_eq!(rate("rate = 500"), Rate::PerSecond(500.0));
+        assert_eq!(rate("rate = 0.5"), Rate::PerSecond(0.5));
+        let share = |percent, subject: Option<&str>| Rate::OfLimit {
+            percent,
+            subject: subject.map(str::to_string),
+        };
+        let own = rate("rate = \"60 % of limit\"");
+        assert_eq!(own, share(60.0, None));
+        assert_eq!(own.share().as_deref(), Some("60 % of limit"));
+        assert_eq!(rate("rate = \"12.5% of limit\""), share(12.5, None));
+        let other = rate("rate = \"120 % of limit of nginx (again)\"");
+        assert_eq!(other, share(120.0, Some("nginx (again)")));
+        let text = "120 % of limit of nginx (again)";
+        assert_eq!(other.share().as_deref(), Some(text));
+        for wrong in [
+            "0",
+            "-5",
+            "\"fast\"",
+            "\"60 %\"",
+            "\"0 % of limit\"",
+            "\"60 % of limits\"",
+            "\"60 % of limitof a\"",
+            "\"5000 % of limit\"",
+            "\"60 of limit\"",
+        ] {
+            let error = part(&format!("rate = {wrong}")).unwrap_err().to_string();
+            assert!(error.contains("rate"), "{wrong}: {error}");
+        }
+        let own = part("limit = { objective = \"p90<1s\", step = \"200ms\" }").unwrap();
+        assert_eq!(own.limit.objective.to_string(), "p90<1s");
+        assert_eq!(own.limit.step, Duration::from_millis(200));
+        assert_eq!(
+            LoadPart::default().limit.objective.to_string(),
+            "p99<50ms,errors<0.1%"
+        );
+        assert!(part("limit = { objective = \"p90\" }").is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! Whether the parts of an experiment file fit together: every name that is used is defined, and every claim and condition
 //! can be read.
 
-use super::{Claim, File, Matrix, NATIVE};
+use super::{Claim, File, Matrix, NATIVE, Rate, Test};
 use crate::adapter::Tool;
 use crate::cell_filter::Only;
 use crate::limits::LINES_MAX;
@@ -34,6 +34,7 @@ pub(super) fn check(name: &str, file: &File) -> Result<(), String> {
         }
     }
     for (test, part) in &file.test {
+        check_rate(file, part).map_err(|error| format!("{name}: [test.{test}] {error}"))?;
         part.check_version(file.load.idle + file.load.slow_readers)
             .map_err(|error| format!("{name}: [test.{test}] {error}"))?;
         let fixed = |wanted: &&String| !wanted.contains('{');
@@ -91,6 +92,27 @@ pub(super) fn check(name: &str, file: &File) -> Result<(), String> {
         Only::parse(condition).map_err(|error| format!("{name}: [quick] cells: {error}"))?;
     }
     check_claims(name, file)
+}
+
+/// Checks that the rate of a test, if it is a share of a limit, has one.
+fn check_rate(file: &File, test: &Test) -> Result<(), String> {
+    let Some(Rate::OfLimit { subject, .. }) = test.rate(&file.load) else {
+        return Ok(());
+    };
+    if let Some(reason) = test.has_no_rate() {
+        return Err(format!(
+            "cannot have a rate as a share of the limit: {reason}"
+        ));
+    }
+    match subject
+        .as_ref()
+        .filter(|name| !file.subject.contains_key(*name))
+    {
+        Some(name) => Err(format!(
+            "has a rate in shares of the limit of `{name}`, but there is no [subject.{name}]"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Checks that claims are valid before anything is measured.

@@ -118,7 +118,11 @@ pub(super) fn curve(steps: &mut Steps<'_>) -> Result<Verdict, Refused> {
         Manner::Drops | Manner::Collapses | Manner::Dies => Completion::No,
     };
     let words = format!("{}; {recovery}", manner.words());
-    Ok(Verdict { words, completion })
+    Ok(Verdict {
+        words,
+        completion,
+        rate: None,
+    })
 }
 
 impl Seen {

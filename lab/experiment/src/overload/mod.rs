@@ -59,6 +59,8 @@ pub(crate) struct Verdict {
     pub words: String,
     /// Whether it is a good one.
     pub completion: Completion,
+    /// The rate that was found, in requests per second.
+    pub rate: Option<f64>,
 }
 
 /// Options of both searches on a URL.
@@ -109,6 +111,8 @@ pub(crate) struct Steps<'a> {
     live: &'a mut dyn Progress,
     /// Offered rate and block, in chronological order.
     pub taken: Vec<(f64, Block)>,
+    /// Throughput of the last closed loop.
+    pub closed_per_s: f64,
     /// Estimated duration of the remaining steps.
     pub left: Duration,
 }
@@ -127,6 +131,7 @@ impl<'a> Steps<'a> {
             step,
             live,
             taken: Vec::new(),
+            closed_per_s: 0.0,
             left: Duration::ZERO,
         }
     }
@@ -157,8 +162,9 @@ impl<'a> Steps<'a> {
             let steps = self.taken.len();
             return Err(Refused::new(format!("interrupted after {steps} rates")));
         }
-        if let Some(rate) = rate {
-            self.taken.push((rate, block.clone()));
+        match rate {
+            Some(rate) => self.taken.push((rate, block.clone())),
+            None => self.closed_per_s = block.load.ok_per_s(),
         }
         Ok(block)
     }

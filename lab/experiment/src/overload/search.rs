@@ -66,7 +66,11 @@ pub(super) fn limit(steps: &mut Steps<'_>, slo: &Promise) -> Result<Verdict, Ref
         Some(_) => Completion::Yes,
         None => Completion::No,
     };
-    Ok(Verdict { words, completion })
+    Ok(Verdict {
+        words,
+        completion,
+        rate: limit,
+    })
 }
 
 /// Bisects between a rate that meets the objective and one that does not.

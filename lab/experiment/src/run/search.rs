@@ -160,6 +160,7 @@ impl Walk {
             (Ok(verdict), Some(status)) => Ok(Verdict {
                 words: format!("{}; the server ended with {status}", verdict.words),
                 completion: Completion::No,
+                rate: None,
             }),
             (Err(Refused(text)), _) => Err(CellState::DidNotStart(text)),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{NoBlock, Stage, TRUSTED, in_url};
 use crate::adapter::Task;
 use crate::agent::{Divided, Fleet};
-use crate::file::{File, Talk, Test};
+use crate::file::{File, Rate, Talk, Test};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
 use crate::single::{Sampled, fleet_and_watch, load_and_watch, tool_and_watch};
@@ -108,7 +108,13 @@ impl Stage {
             target.authority = self.fill(host, file, cell)?;
         }
         let trusted = self.tls(test);
-        let mode = match test.rate.or(file.load.rate) {
+        let rate = match test.rate(&file.load) {
+            None => None,
+            Some(Rate::PerSecond(rate)) => Some(*rate),
+            // Not known yet where no load follows, and where a search chooses the rate.
+            Some(Rate::OfLimit { .. }) => self.rates.get(&cell.id).copied(),
+        };
+        let mode = match rate {
             None => Mode::Closed,
             Some(rate) => Mode::Open {
                 rate,
