@@ -13,6 +13,7 @@ mod commands;
 mod delivery;
 mod everyday;
 mod http3;
+mod pace;
 mod requirements;
 mod run;
 mod scenario;

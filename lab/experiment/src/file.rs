@@ -19,11 +19,12 @@ use super::position::position;
 use super::scenario;
 use crate::limits::LINES_MAX;
 pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
-use load_part::some_duration;
-pub use load_part::{LimitPart, LoadPart, Rate};
+pub use load_part::{LimitPart, LoadPart, Rate, RestPart};
+use load_part::{some_duration, some_warmup};
 
 use sluice_load::generator::scenario::Scenario;
 use sluice_load::generator::target::HttpVersion;
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::process;
 use sluice_load::result::SCHEMA;
 
@@ -133,8 +134,8 @@ pub struct Quick {
     #[serde(deserialize_with = "some_duration")]
     pub duration: Option<Duration>,
     /// Warm-up, instead of the default of quick runs.
-    #[serde(deserialize_with = "some_duration")]
-    pub warmup: Option<Duration>,
+    #[serde(deserialize_with = "some_warmup")]
+    pub warmup: Option<Warmup>,
 }
 
 /// Generated bodies, the same in the upstream that sends them and in the generator that verifies them.
@@ -578,6 +579,11 @@ impl File {
             if let Some((_, key)) = refused.iter().find(|(given, _)| *given) {
                 return Err(format!(
                     "{name}: [test.{test}] has a scenario, which sets the load; remove `{key}`"
+                ));
+            }
+            if self.load.warmup.requests().is_some() {
+                return Err(format!(
+                    "{name}: [test.{test}] has a scenario, which warms up for a time: write `warmup` of [load] as in \"2s\""
                 ));
             }
             let scenario = scenario::read(&folder.join(path))?;

@@ -34,6 +34,15 @@ pub const LIMIT_STEP: Duration = Duration::from_secs(1);
 /// larger number is a mistake.
 pub const RATE_SHARE_MAX: f64 = 1_000.0;
 
+/// Interval of looks at the machine before a block: long enough for the kernel's clock of 10 ms to show a few per cent.
+pub const REST_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Quiet intervals in a row after which the machine counts as idle.
+pub const IDLE_LOOKS: usize = 2;
+
+/// How long a block waits at most for ports: TIME_WAIT lasts a minute.
+pub const TIME_WAIT_MAX: Duration = Duration::from_secs(65);
+
 /// Lines of a generated file: routes of a configuration.
 pub const LINES_MAX: usize = 100_000;
 

@@ -171,6 +171,9 @@ fn not_by_agents(file: &File, test: &Test, clients: usize, tool: Option<Tool>) -
     if test.idle.unwrap_or(file.load.idle) + file.load.slow_readers > 0 {
         return Some("agents do not support idle connections or slow readers".into());
     }
+    if file.load.warmup.requests().is_some() {
+        return Some("agents warm up for a time, not for a number of requests".into());
+    }
     (clients < agents)
         .then(|| format!("{clients} clients cannot be divided between {agents} agents"))
 }

@@ -21,11 +21,13 @@ use crate::file::{self, File, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
+use crate::rest;
 use crate::setup;
 use crate::stage::{NoBlock, Stage};
 use sluice_audit::finding::resolved;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::probe::sha256;
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
@@ -67,7 +69,9 @@ pub struct Options {
     /// Length of the window, overriding the file
     pub duration: Option<Duration>,
     /// Warm-up before the window, overriding the file
-    pub warmup: Option<Duration>,
+    pub warmup: Option<Warmup>,
+    /// How long to wait at most before each block until the machine is idle, overriding the file
+    pub rest: Option<Duration>,
     /// Connections, overriding the file: 10,200
     pub clients: Option<Vec<usize>>,
     /// Runs fewer blocks and shortens windows if all would take longer than this
@@ -472,8 +476,7 @@ impl Walk {
             return Err(state.into());
         }
         let seed = self.seed ^ step.block as u64;
-        let cell = (&self.file, cell);
-        let mut block = timed(|| stage.block(cell, seed, self.generators.fleet(), live))?;
+        let mut block = self.block(stage, cell, seed, live)?;
         let (mut tries, mut failed_starts) = (1, Vec::new());
         while foreign_share(&block).is_some()
             && tries <= self.file.repeat.again
@@ -482,7 +485,7 @@ impl Walk {
             self.again += 1;
             tries += 1;
             announce(live, " again");
-            match timed(|| stage.block(cell, seed, self.generators.fleet(), live)) {
+            match self.block(stage, cell, seed, live) {
                 Ok(anew) => block = quieter(block, anew),
                 Err(NoBlock::Cell(CellState::DidNotStart(reason))) => {
                     failed_starts.push(reason);
@@ -501,6 +504,22 @@ impl Walk {
             self.failed_start(step, reason);
         }
         block.number = step.block;
+        Ok(block)
+    }
+
+    /// One block, after a rest if it needs one.
+    fn block(
+        &mut self,
+        stage: &Stage,
+        cell: &CellPlan,
+        seed: u64,
+        live: &mut dyn Progress,
+    ) -> Result<Block, NoBlock> {
+        let needs = rest::Needs::of(&self.file, cell);
+        let rest = rest::rest(&needs, &mut rest::ThisMachine(self.interrupt.clone()));
+        let cell = (&self.file, cell);
+        let mut block = timed(|| stage.block(cell, seed, self.generators.fleet(), live))?;
+        block.rest = rest;
         Ok(block)
     }
 
@@ -697,8 +716,8 @@ fn detect_version(command: &str) -> Option<String> {
 fn step_s(file: &File, cell: &CellPlan) -> f64 {
     let scenario = file.test[&cell.test].loaded.as_ref();
     let window = scenario.map_or(file.load.duration, |scenario| scenario.duration());
-    let load = (window + file.load.warmup).as_secs_f64();
-    load + file.load.rest.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
+    let load = (window + file.load.warmup.estimate()).as_secs_f64();
+    load + file.load.rest.memory.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
 }
 
 fn minutes(seconds: f64) -> String {
@@ -730,6 +749,9 @@ fn line(block: &Block) -> String {
     }
     if load.failed() > 0 {
         text += &format!("  failed {:.2} %", load.failed_share() * 100.0);
+    }
+    if let Some(rest) = block.rest.filter(|rest| rest.waited_s >= 1.0) {
+        text += &format!("  rested {:.0} s", rest.waited_s);
     }
     for mark in &block.marks {
         text += &format!("  [{}]", mark.text);

@@ -274,8 +274,8 @@ impl Stage {
         let ended = server.ended();
         let mut resources = samples.over(window.0, window.1);
         resources.backend_counts.clone_from(&counts);
-        if !file.load.rest.is_zero() {
-            thread::sleep(file.load.rest);
+        if !file.load.rest.memory.is_zero() {
+            thread::sleep(file.load.rest.memory);
             resources.subject.rss_after_bytes = Some(sample::memory(&roots.subject));
         }
         let observed = observe(&parts, &plan, &roots.subject);

@@ -31,8 +31,8 @@ pub struct Finding {
     pub help: String,
 }
 
-/// Share of time in which tasks wait for a CPU, in per cent, above which the machine is not quiet.
-const PRESSURE_MAX: f64 = 5.0;
+/// Share of the time of all CPUs that other programs may use, in per cent: above it the machine is not quiet.
+pub const PRESSURE_MAX: f64 = 5.0;
 
 /// Share of stolen time, in per cent, above which another guest of the host disturbs the run.
 const STEAL_MAX: f64 = 1.0;

@@ -16,3 +16,4 @@ pub mod quantity;
 pub mod random;
 pub mod result;
 pub mod sample;
+pub mod time_wait;

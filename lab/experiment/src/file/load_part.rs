@@ -1,13 +1,17 @@
 //! The load of an experiment file.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::limits::{LIMIT_STEP, RATE_SHARE_MAX};
 use crate::overload::Promise;
 
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::quantity::parse_duration;
 
 /// The load.
@@ -23,9 +27,9 @@ pub struct LoadPart {
     /// The window.
     #[serde(deserialize_with = "duration")]
     pub duration: Duration,
-    /// Warm-up before the window.
-    #[serde(deserialize_with = "duration")]
-    pub warmup: Duration,
+    /// Warm-up before the window: a time, or a number of requests.
+    #[serde(deserialize_with = "warmup")]
+    pub warmup: Warmup,
     /// Timeout of a request.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
@@ -41,9 +45,8 @@ pub struct LoadPart {
     pub depth: usize,
     /// Requests after which a connection is closed.
     pub requests_per_connection: Option<u64>,
-    /// Pause between the end of the load and the last memory reading; by default there is none.
-    #[serde(deserialize_with = "duration")]
-    pub rest: Duration,
+    /// Pauses before and after a block; by default there are none.
+    pub rest: RestPart,
     /// Idle connections held open beside the load.
     pub idle: usize,
     /// Slow readers held open beside the load.
@@ -59,14 +62,14 @@ impl Default for LoadPart {
             limit: LimitPart::default(),
             poisson: false,
             duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(2),
+            warmup: Warmup::Time(Duration::from_secs(2)),
             timeout: Duration::from_secs(10),
             drain: None,
             failure_pause: Duration::from_millis(10),
             headers: BTreeMap::new(),
             depth: 1,
             requests_per_connection: None,
-            rest: Duration::ZERO,
+            rest: RestPart::default(),
             idle: 0,
             slow_readers: 0,
             slow_rate: 1024,
@@ -145,6 +148,55 @@ fn rate_of_limit(text: &str) -> Result<Rate, String> {
     })
 }
 
+/// Pauses before and after a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestPart {
+    /// Between the end of the load and the last memory reading.
+    pub memory: Duration,
+    /// Before a block: how long to wait at most until the machine is idle.
+    pub idle: Duration,
+}
+
+/// Both pauses as a table.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+struct RestTable {
+    #[serde(deserialize_with = "duration")]
+    memory: Duration,
+    #[serde(deserialize_with = "duration")]
+    idle: Duration,
+}
+
+impl<'de> Deserialize<'de> for RestPart {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = RestPart;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time such as \"5s\", or { memory = \"5s\", idle = \"30s\" }")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<RestPart, E> {
+                Ok(RestPart {
+                    memory: parse_duration(text).map_err(E::custom)?,
+                    idle: Duration::ZERO,
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RestPart, A::Error> {
+                let table = RestTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(RestPart {
+                    memory: table.memory,
+                    idle: table.idle,
+                })
+            }
+        }
+        from.deserialize_any(Either)
+    }
+}
+
 /// What the highest rate of a server is, and how long the search for it takes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -168,6 +220,15 @@ impl Default for LimitPart {
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(from)?;
     parse_duration(&text).map_err(serde::de::Error::custom)
+}
+
+pub(super) fn some_warmup<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Warmup>, D::Error> {
+    warmup(from).map(Some)
+}
+
+fn warmup<'de, D: Deserializer<'de>>(from: D) -> Result<Warmup, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(serde::de::Error::custom)
 }
 
 pub(super) fn some_duration<'de, D: Deserializer<'de>>(
@@ -220,5 +281,23 @@ mod tests {
             "p99<50ms,errors<0.1%"
         );
         assert!(part("limit = { objective = \"p90\" }").is_err());
+    }
+
+    #[test]
+    fn a_rest_is_a_time_for_memory_or_both() {
+        let rest = |text: &str| toml::from_str::<LoadPart>(text).map(|part| part.rest);
+        let of = |memory, idle| RestPart {
+            memory: Duration::from_secs(memory),
+            idle: Duration::from_secs(idle),
+        };
+        assert_eq!(rest(""), Ok(of(0, 0)));
+        assert_eq!(rest("rest = \"5s\""), Ok(of(5, 0)));
+        assert_eq!(rest("rest = { idle = \"30s\" }"), Ok(of(0, 30)));
+        let both = "rest = { memory = \"5s\", idle = \"1m\" }";
+        assert_eq!(rest(both), Ok(of(5, 60)));
+        for wrong in ["5", "\"long\"", "{ idel = \"5s\" }"] {
+            let error = rest(&format!("rest = {wrong}")).unwrap_err().to_string();
+            assert!(error.contains("rest") || error.contains("idel"), "{error}");
+        }
     }
 }

@@ -148,6 +148,7 @@ impl<'a> Steps<'a> {
         };
         plan.duration = duration;
         plan.warmup = STEP_WARMUP;
+        plan.warmup_requests = None;
         // A late response already violates the objective; there is no need to wait for all of them.
         plan.drain = plan.drain.min(plan.timeout);
         self.left = self.left.saturating_sub(duration + STEP_WARMUP);

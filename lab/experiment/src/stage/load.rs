@@ -61,6 +61,13 @@ impl Stage {
             // The certificate is the lab's own.
             insecure: plan.tls.is_some(),
         };
+        if plan.warmup_requests.is_some() {
+            let text = format!(
+                "{} warms up for a time, not for a number of requests",
+                tool.name()
+            );
+            return Err(CellState::Skipped(text).into());
+        }
         // What a program does not support is known before it runs.
         tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
         if plan.scenario.is_some()
@@ -138,7 +145,8 @@ impl Stage {
             threads: self.load_cpus.len().max(1),
             cpus: self.load_cpus.clone(),
             requests_max: None,
-            warmup: file.load.warmup,
+            warmup: file.load.warmup.most(),
+            warmup_requests: file.load.warmup.requests(),
             duration: file.load.duration,
             drain: file.load.drain.unwrap_or(file.load.timeout),
             timeout: file.load.timeout,

@@ -8,6 +8,7 @@ mod failure;
 mod histogram;
 mod load;
 mod resources;
+mod rest;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ pub use load::{
     heat_step, heat_step_ns,
 };
 pub use resources::{BackendCounts, CPU_TICK_S, Resources, System, SystemPoint, Tree, TreePoint};
+pub use rest::Rest;
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "sluice.lab/1";
@@ -264,6 +266,9 @@ pub struct Block {
     pub position: usize,
     /// When it began, in milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// The pause before it, if there was a reason for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Rest>,
     /// From the start of the server to its first expected response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,

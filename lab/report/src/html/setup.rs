@@ -105,8 +105,10 @@ fn load_facts(result: &RunResult) -> Vec<(String, String)> {
         (
             "Window".to_string(),
             format!(
-                "{} s after {} s of warm-up, timeout {} s",
-                asked.duration_s, asked.warmup_s, asked.timeout_s
+                "{} s {}, timeout {} s",
+                asked.duration_s,
+                block.load.warmup_words(),
+                asked.timeout_s
             ),
         ),
         ("Response verification".to_string(), asked.verify.clone()),
