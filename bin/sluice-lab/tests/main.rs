@@ -11,6 +11,7 @@ mod agents_ssh;
 mod axes;
 mod commands;
 mod delivery;
+mod doctor;
 mod everyday;
 mod http3;
 mod pace;
