@@ -18,7 +18,7 @@ use super::cell_filter::Only;
 use super::position::position;
 use super::scenario;
 use crate::limits::LINES_MAX;
-pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
+pub use check_part::{CallPart, CheckPart, LinesPart, MetricPart, RequestPart, Switch, ThreadPart};
 pub use load_part::{LimitPart, LoadPart, Rate, RestPart};
 use load_part::{some_duration, some_warmup};
 
@@ -168,6 +168,9 @@ pub struct Matrix {
     /// Names of configurations.
     #[serde(default)]
     pub config: Vec<String>,
+    /// Numbers of workers of the servers under test: their commands, environments and configurations contain `{workers}`.
+    #[serde(default)]
+    pub workers: Vec<usize>,
     /// Load generators: `native`, and external ones by name; by default only the lab's own.
     #[serde(default)]
     pub engine: Vec<String>,

@@ -310,13 +310,13 @@ impl Stage {
         Ok(block)
     }
 
-    /// The checks that apply to a cell, with the names of logs filled in.
+    /// The checks that apply to a cell, with their placeholders filled in.
     fn check_parts(&self, file: &File, cell: &CellPlan) -> Result<Vec<CheckPart>, String> {
         let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
         let parts = parts.map(|part| {
             let mut part = part.clone();
-            if let Some(lines) = &mut part.log_lines {
-                lines.file = self.fill(&lines.file, file, cell)?;
+            for text in part.texts() {
+                *text = self.fill(text, file, cell)?;
             }
             Ok(part)
         });
@@ -436,6 +436,9 @@ impl Stage {
         put("config-number", number);
         put("kind", kind.clone());
         put("clients", cell.clients.to_string());
+        if let Some(workers) = cell.workers {
+            put("workers", workers.to_string());
+        }
         if let Some(path) = &test.expect.file {
             put("file", self.dir().join(path).display().to_string());
         }

@@ -141,7 +141,7 @@ impl Place {
         remedies
     }
 
-    /// The governors of all CPUs that change their frequency and can be told not to.
+    /// The governors of all CPUs that change their frequency and offer one that does not.
     fn governors(&self) -> Vec<Remedy> {
         let cpus = fs::read_dir(&self.cpus).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = cpus.map(|cpu| cpu.path().join("cpufreq")).collect();

@@ -14,6 +14,11 @@ fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
             "{name}: [matrix] `clients` must be numbers above 0"
         ));
     }
+    if matrix.workers.contains(&0) {
+        return Err(format!(
+            "{name}: [matrix] `workers` must be numbers above 0"
+        ));
+    }
     for condition in &matrix.cells {
         Only::parse(condition).map_err(|error| format!("{name}: [matrix] cells: {error}"))?;
     }
