@@ -13,6 +13,7 @@ mod commands;
 mod delivery;
 mod doctor;
 mod everyday;
+mod hotdogs;
 mod http3;
 mod pace;
 mod requirements;
