@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use sluice_experiment::adapter::Tool;
 use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::{builtin, file, folder, rerun, run};
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
@@ -31,9 +32,12 @@ pub struct Options {
     /// Length of the window, overriding the file
     #[arg(long, short = 'd', value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Warm-up before the window, overriding the file
-    #[arg(long, value_parser = parse_duration)]
-    pub warmup: Option<Duration>,
+    /// Warm-up before the window, overriding the file: a time, or '1000 requests'
+    #[arg(long, value_name = "TIME|N requests")]
+    pub warmup: Option<Warmup>,
+    /// Wait before each block until the machine is idle, at most this long, overriding the file
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub rest: Option<Duration>,
     /// Concurrent connections, overriding the file: 10,200
     #[arg(long, short = 'c', value_delimiter = ',')]
     pub clients: Option<Vec<usize>>,
@@ -108,6 +112,7 @@ pub fn run(options: &Options) -> Outcome {
         repeats: options.repeats,
         duration: options.duration,
         warmup: options.warmup,
+        rest: options.rest,
         clients: options.clients,
         budget: options.budget,
         engines: options.engine,

@@ -82,6 +82,99 @@ fn versions_of_tls_and_keys_are_those_of_the_test_in_nginx() {
     assert_eq!(found, expected);
 }
 
+/// The name of a cell of `workers` and its checks.
+fn checks_of(result: &RunResult) -> Vec<(String, &Check)> {
+    let cells = result.cells.iter();
+    let checks = cells.flat_map(|cell| {
+        let name = format!("{} {}", cell.axis("subject"), cell.axis("workers"));
+        let checks = cell.blocks.iter().flat_map(|block| &block.checks);
+        checks.map(move |check| (name.clone(), check))
+    });
+    checks.collect()
+}
+
+#[test]
+fn the_number_of_workers_is_that_of_the_axis() {
+    let folder = Folder::new("workers");
+    let mut only = Vec::new();
+    for (subject, program) in [
+        ("nginx", "nginx"),
+        ("caddy", "caddy"),
+        ("sluice*", "sluice"),
+    ] {
+        match is_there(program) {
+            true => only.push(subject),
+            false => skipped_part(format_args!("{program} is not installed")),
+        }
+    }
+    if only.is_empty() {
+        return;
+    }
+    let only = format!("subject={}; test=file; workers=1,4", only.join(","));
+    let result = run("workers", &folder.file("out"), &["--only", &only]);
+    let found = checks_of(&result);
+    assert_eq!(found.len(), result.cells.len());
+    for (name, check) in found {
+        assert_eq!(check.holds, Some(true), "{name}: {check:?}");
+        let workers = name.rsplit(' ').next().unwrap();
+        assert!(
+            check.claim.contains(&format!("== {workers}")),
+            "{name}: {check:?}"
+        );
+    }
+    for cell in &result.cells {
+        let failed: u64 = cell.blocks.iter().map(|block| block.load.failed()).sum();
+        assert_eq!(failed, 0, "{:?}", cell.axes);
+    }
+}
+
+#[test]
+fn another_number_of_workers_than_that_of_the_axis_is_seen() {
+    let folder = Folder::new("workers-none");
+    let file = folder.file("own.toml");
+    // The lab's own server has one process whatever the axis says, and no metrics.
+    let text = r#"
+schema = "sluice.lab/1"
+name = "workers-none"
+title = "A server without workers"
+[matrix]
+clients = [4]
+workers = [1, 2]
+[test.plain]
+path = "/"
+expect = { status = 200 }
+[subject.floor]
+run = "{lab} serve null --listen 127.0.0.1:{port} --body {workers}"
+[[check]]
+processes = "== {workers}"
+[[check]]
+when = { workers = "2" }
+threads = { name = "no-such-*", count = "== {workers}" }
+metric = { url = "http://127.0.0.1:{port}/metrics", name = "workers", value = "== {workers}" }
+"#;
+    fs::write(&file, text).unwrap();
+    let result = run(&file, &folder.file("out"), &[]);
+    let found: Vec<_> = checks_of(&result)
+        .into_iter()
+        .map(|(name, check)| (name, check.claim.clone(), check.holds))
+        .collect();
+    let expected = [
+        ("floor 1", "processes == 1", Some(true)),
+        ("floor 2", "processes == 2", Some(false)),
+        ("floor 2", "threads no-such-* == 2", Some(false)),
+        ("floor 2", "workers == 2", None),
+    ];
+    let expected =
+        expected.map(|(name, claim, holds)| (name.to_string(), claim.to_string(), holds));
+    assert_eq!(found, expected);
+    let bodies: Vec<u64> = result
+        .cells
+        .iter()
+        .map(|cell| cell.blocks[0].load.response.as_ref().unwrap().body_bytes)
+        .collect();
+    assert_eq!(bodies, [1, 1]);
+}
+
 #[test]
 fn a_setting_without_effect_makes_its_block_unusable() {
     let folder = Folder::new("axes-none");
@@ -145,6 +238,48 @@ tls = "none"
     }
 }
 
+/// A server that computes for a moment when its response is sent, and then writes a byte to a file: like a server whose last
+/// call has not returned when the client has the response, and one that logs after that.
+const LATE_WRITER: &str = r#"
+import os, socket, sys, time
+log = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    peer, _ = listener.accept()
+    if not peer.recv(65536):
+        continue
+    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+    peer.close()
+    end = time.monotonic() + 0.05
+    while time.monotonic() < end:
+        pass
+    os.write(log, b"x")
+"#;
+
+#[test]
+fn calls_that_follow_the_last_response_are_counted() {
+    if !installed("python3") || !installed("strace") {
+        return;
+    }
+    let folder = Folder::new("axes-late");
+    let (file, program) = (folder.file("own.toml"), folder.file("late.py"));
+    fs::write(&program, LATE_WRITER).unwrap();
+    let text = format!(
+        "schema = \"sluice.lab/1\"\nname = \"late\"\ntitle = \"Calls after the response\"\n[matrix]\nclients = [1]\n\
+         [load]\nrequests_per_connection = 1\n[test.plain]\npath = \"/\"\nexpect = {{ status = 200, body = \"ok\" }}\n\
+         [subject.late]\nrun = \"python3 {program} {{port}} {{dir}}/log\"\n[[check]]\n\
+         calls = {{ name = \"write\", per_request = \"== 1\" }}\n"
+    );
+    fs::write(&file, text).unwrap();
+    let result = run(&file, &folder.file("out"), &[]);
+    let checks: Vec<_> = blocks(&result)
+        .flat_map(|(_, block)| &block.checks)
+        .collect();
+    assert_eq!(checks.len(), 1);
+    assert_eq!(checks[0].seen, "10 calls for 10 requests");
+    assert_eq!(checks[0].holds, Some(true));
+}
+
 #[test]
 fn mistakes_in_checks_and_files_are_reported() {
     let folder = Folder::new("axes-mistakes");
@@ -167,6 +302,14 @@ fn mistakes_in_checks_and_files_are_reported() {
         (
             "[[check]]\nwhen = { subject = \"floor|flor\" }",
             "the subject `flor`, which there is not",
+        ),
+        (
+            "[[check]]\nprocesses = \"== {workers}\"",
+            "`== {workers}` uses {workers}, but [matrix] has no `workers`",
+        ),
+        (
+            "[[check]]\nwhen = { workers = \"3\" }\nnodelay = \"on\"",
+            "`when` names the workers `3`, which there is not",
         ),
         (
             "[[check]]\nwhen = { colour = \"red\" }",

@@ -11,13 +11,16 @@ mod agents_ssh;
 mod axes;
 mod commands;
 mod delivery;
+mod doctor;
 mod everyday;
 mod hotdogs;
 mod http3;
+mod pace;
 mod requirements;
 mod run;
 mod scenario;
 mod search;
+mod shares;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

@@ -157,6 +157,8 @@ files![
     "tls/Caddyfile.rsa",
     "tls/nginx.ecdsa",
     "tls/nginx.rsa",
+    "workers.toml",
+    "workers/Caddyfile",
 ];
 
 /// Names of the built-in experiments.

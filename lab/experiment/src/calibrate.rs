@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::builtin;
 use crate::cell_filter::Only;
-use crate::file::{self, File};
+use crate::file::{self, File, Rate};
 use crate::plan::{self, CellPlan};
 use crate::progress::{Progress, Silent};
 use crate::stage::{NoBlock, Stage};
@@ -101,7 +101,7 @@ fn lateness(
     let only = Only::parse("test=tiny").map_err(Refused::new)?;
     let mut lines = Vec::new();
     for rate in RATES {
-        file.load.rate = Some(rate);
+        file.load.rate = Some(Rate::PerSecond(rate));
         let Some(cell) = plan::cells(file, &only, usize::MAX).into_iter().last() else {
             continue;
         };

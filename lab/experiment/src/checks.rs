@@ -211,6 +211,7 @@ fn observed(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             },
         });
     }
+    inner(part, seen, checks);
     if let Some(calls) = &part.calls {
         let claim = format!("{} for each request {}", calls.name, calls.per_request);
         checks.push(match seen.observed.calls.as_ref() {
@@ -239,6 +240,30 @@ fn observed(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             },
             Some(Err(reason)) => unknown(claim, reason),
             None => unknown(claim, "no socket was looked at"),
+        });
+    }
+}
+
+/// The checks of the threads of the server, and of what it reports of itself.
+fn inner(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
+    if let Some(threads) = &part.threads {
+        let found = seen.observed.threads.get(&threads.name);
+        let value = found.map(|count| (*count as f64, format!("{count} threads")));
+        checks.push(number(
+            &format!("threads {}", threads.name),
+            &threads.count,
+            value,
+        ));
+    }
+    if let Some(metric) = &part.metric {
+        let found = seen.observed.metrics.get(&metric.name);
+        checks.push(match found {
+            Some(Err(reason)) => unknown(format!("{} {}", metric.name, metric.value), reason),
+            Some(Ok(value)) => {
+                let value = Some((*value, format!("reported by {}", metric.url)));
+                number(&metric.name, &metric.value, value)
+            }
+            None => number(&metric.name, &metric.value, None),
         });
     }
 }

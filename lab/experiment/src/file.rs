@@ -1,6 +1,9 @@
-//! The experiment file: TOML, deserialized into types that reject unknown keys. Treatment checks are in `check_part`.
+//! The experiment file: TOML, deserialized into types that reject unknown keys. Its parts: the load is in
+//! `load_part`, treatment checks in `check_part`; `names` checks that all parts fit together.
 
 mod check_part;
+mod load_part;
+mod names;
 mod overload_part;
 
 use std::collections::BTreeMap;
@@ -9,22 +12,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::adapter::Tool;
 use super::agent::AgentSpec;
 use super::cell_filter::Only;
 use super::position::position;
 use super::scenario;
 use crate::limits::LINES_MAX;
-pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
+pub use check_part::{CallPart, CheckPart, LinesPart, MetricPart, RequestPart, Switch, ThreadPart};
+pub use load_part::{LimitPart, LoadPart, Rate, RestPart};
+use load_part::{some_duration, some_warmup};
 pub use overload_part::OverloadPart;
 
-use sluice_audit::claim::Statement;
 use sluice_load::generator::scenario::Scenario;
 use sluice_load::generator::target::HttpVersion;
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::process;
-use sluice_load::quantity::parse_duration;
 use sluice_load::result::SCHEMA;
 
 /// The name of the lab's own load generator.
@@ -136,8 +139,8 @@ pub struct Quick {
     #[serde(deserialize_with = "some_duration")]
     pub duration: Option<Duration>,
     /// Warm-up, instead of the default of quick runs.
-    #[serde(deserialize_with = "some_duration")]
-    pub warmup: Option<Duration>,
+    #[serde(deserialize_with = "some_warmup")]
+    pub warmup: Option<Warmup>,
 }
 
 /// Generated bodies, the same in the upstream that sends them and in the generator that verifies them.
@@ -170,6 +173,9 @@ pub struct Matrix {
     /// Names of configurations.
     #[serde(default)]
     pub config: Vec<String>,
+    /// Numbers of workers of the servers under test: their commands, environments and configurations contain `{workers}`.
+    #[serde(default)]
+    pub workers: Vec<usize>,
     /// Load generators: `native`, and external ones by name; by default only the lab's own.
     #[serde(default)]
     pub engine: Vec<String>,
@@ -179,67 +185,6 @@ pub struct Matrix {
     /// Combinations to skip: those in which every given axis has the given value.
     #[serde(default)]
     pub skip: Vec<BTreeMap<String, String>>,
-}
-
-/// The load.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LoadPart {
-    /// Requests per second of an open loop; if absent, the loop is closed.
-    pub rate: Option<f64>,
-    /// Random intervals in an open loop.
-    pub poisson: bool,
-    /// The window.
-    #[serde(deserialize_with = "duration")]
-    pub duration: Duration,
-    /// Warm-up before the window.
-    #[serde(deserialize_with = "duration")]
-    pub warmup: Duration,
-    /// Timeout of a request.
-    #[serde(deserialize_with = "duration")]
-    pub timeout: Duration,
-    /// How long to wait for responses in flight at the end of the window; by default `timeout`.
-    #[serde(deserialize_with = "some_duration")]
-    pub drain: Option<Duration>,
-    /// How long a client waits before it reconnects after a failed connection.
-    #[serde(deserialize_with = "duration")]
-    pub failure_pause: Duration,
-    /// Headers of every request.
-    pub headers: BTreeMap<String, String>,
-    /// Concurrent requests on each connection.
-    pub depth: usize,
-    /// Requests after which a connection is closed.
-    pub requests_per_connection: Option<u64>,
-    /// Pause between the end of the load and the last memory reading; by default there is none.
-    #[serde(deserialize_with = "duration")]
-    pub rest: Duration,
-    /// Idle connections held open beside the load.
-    pub idle: usize,
-    /// Slow readers held open beside the load.
-    pub slow_readers: usize,
-    /// Bytes that each slow reader reads per second.
-    pub slow_rate: u64,
-}
-
-impl Default for LoadPart {
-    fn default() -> Self {
-        LoadPart {
-            rate: None,
-            poisson: false,
-            duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(2),
-            timeout: Duration::from_secs(10),
-            drain: None,
-            failure_pause: Duration::from_millis(10),
-            headers: BTreeMap::new(),
-            depth: 1,
-            requests_per_connection: None,
-            rest: Duration::ZERO,
-            idle: 0,
-            slow_readers: 0,
-            slow_rate: 1024,
-        }
-    }
 }
 
 /// Repetitions and their order.
@@ -442,9 +387,9 @@ pub struct Test {
     /// Concurrent requests on each connection, overriding `[load]`.
     #[serde(default)]
     pub depth: Option<usize>,
-    /// Requests per second of an open loop, overriding `[load]`.
+    /// The rate of an open loop, overriding `[load]`.
     #[serde(default)]
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
     /// Idle connections held open beside the load, overriding `[load]`.
     #[serde(default)]
     pub idle: Option<usize>,
@@ -485,6 +430,14 @@ impl Test {
         match self.idle.unwrap_or(held) {
             0 => Ok(()),
             _ => Err("idle connections and slow readers need HTTP/1.1, not `http3`"),
+        }
+    }
+
+    /// The rate of its open loop, if it has one.
+    pub fn rate<'a>(&'a self, load: &'a LoadPart) -> Option<&'a Rate> {
+        match self.scenario {
+            Some(_) => None,
+            None => self.rate.as_ref().or(load.rate.as_ref()),
         }
     }
 
@@ -611,15 +564,6 @@ pub struct Table {
     pub shape: Option<String>,
 }
 
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(from)?;
-    parse_duration(&text).map_err(serde::de::Error::custom)
-}
-
-fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    duration(from).map(Some)
-}
-
 impl File {
     /// Reads the scenarios of its tests, which are next to the file `name`. Their phases set the number of clients.
     pub fn load_scenarios(&mut self, name: &str) -> Result<(), String> {
@@ -643,6 +587,11 @@ impl File {
             if let Some((_, key)) = refused.iter().find(|(given, _)| *given) {
                 return Err(format!(
                     "{name}: [test.{test}] has a scenario, which sets the load; remove `{key}`"
+                ));
+            }
+            if self.load.warmup.requests().is_some() {
+                return Err(format!(
+                    "{name}: [test.{test}] has a scenario, which warms up for a time: write `warmup` of [load] as in \"2s\""
                 ));
             }
             let scenario = scenario::read(&folder.join(path))?;
@@ -673,118 +622,8 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
             file.name
         ));
     }
-    check_names(name, &file)?;
+    names::check(name, &file)?;
     Ok(file)
-}
-
-/// Checks clients and load generators.
-fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
-    if matrix.clients.is_empty() || matrix.clients.contains(&0) {
-        return Err(format!(
-            "{name}: [matrix] `clients` must be numbers above 0"
-        ));
-    }
-    for condition in &matrix.cells {
-        Only::parse(condition).map_err(|error| format!("{name}: [matrix] cells: {error}"))?;
-    }
-    for engine in matrix.engine.iter().filter(|name| *name != NATIVE) {
-        Tool::of_name(engine).map_err(|error| format!("{name}: [matrix] engine: {error}"))?;
-    }
-    Ok(())
-}
-
-/// Checks that all names used are defined.
-fn check_names(name: &str, file: &File) -> Result<(), String> {
-    let backend = |wanted: &String| file.backend.iter().any(|backend| &backend.name == wanted);
-    for test in &file.matrix.test {
-        if !file.test.contains_key(test) {
-            return Err(format!(
-                "{name}: [matrix] uses test `{test}`, but there is no [test.{test}]"
-            ));
-        }
-    }
-    for (test, part) in &file.test {
-        part.check_version(file.load.idle + file.load.slow_readers)
-            .map_err(|error| format!("{name}: [test.{test}] {error}"))?;
-        let fixed = |wanted: &&String| !wanted.contains('{');
-        for wanted in part.needs.iter().filter(fixed).chain(&part.expect.body_of) {
-            if !backend(wanted) {
-                return Err(format!(
-                    "{name}: [test.{test}] uses `{wanted}`, but there is no [[backend]] of this name"
-                ));
-            }
-        }
-        let made = |wanted: &String| file.file.iter().any(|one| &one.path == wanted);
-        if let Some(wanted) = part.expect.file.as_ref().filter(|wanted| !made(wanted)) {
-            return Err(format!(
-                "{name}: [test.{test}] expects `{wanted}`, but no [[file]] creates it"
-            ));
-        }
-    }
-    check_matrix(name, &file.matrix)?;
-    for made in &file.file {
-        if !made.is_clear() {
-            return Err(format!(
-                "{name}: [[file]] `{}` needs `bytes`, `from`, or `line` with a `count` of at most {LINES_MAX}",
-                made.path
-            ));
-        }
-    }
-    for (subject, part) in &file.subject {
-        let strange = part
-            .tests
-            .iter()
-            .find(|test| !file.test.contains_key(*test));
-        if let Some(test) = strange {
-            return Err(format!(
-                "{name}: [subject.{subject}] uses test `{test}`, but there is no [test.{test}]"
-            ));
-        }
-        let strange = part
-            .configs
-            .iter()
-            .find(|config| !file.matrix.config.contains(config));
-        if let Some(config) = strange {
-            return Err(format!(
-                "{name}: [subject.{subject}] uses configuration `{config}`, which is not in [matrix]"
-            ));
-        }
-    }
-    if let Some((test, _)) = file.test.iter().find(|(_, test)| test.corpus)
-        && file.corpus.is_none()
-    {
-        return Err(format!(
-            "{name}: [test.{test}] uses a corpus, but there is no [corpus]"
-        ));
-    }
-    for condition in &file.quick.cells {
-        Only::parse(condition).map_err(|error| format!("{name}: [quick] cells: {error}"))?;
-    }
-    if let Some(overload) = &file.overload {
-        let checked = overload.check();
-        checked.map_err(|error| format!("{name}: [overload] {error}"))?;
-    }
-    check_claims(name, file)
-}
-
-/// Checks that claims are valid before anything is measured.
-fn check_claims(name: &str, file: &File) -> Result<(), String> {
-    for (claim, part) in &file.claims {
-        let formula = match part {
-            Claim::Formula(formula) => Some(formula),
-            Claim::Worded(worded) => worded.means.as_ref(),
-        };
-        let read = formula.map(|formula| Statement::parse(formula));
-        if let Some(Err(error)) = read {
-            return Err(format!("{name}: claim `{claim}`: {error}"));
-        }
-    }
-    for check in &file.check {
-        check
-            .parse(file)
-            .map_err(|error| format!("{name}: [[check]] {error}"))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod position;
 pub mod progress;
 mod readiness;
 pub mod rerun;
+pub mod rest;
 pub mod run;
 pub mod scenario;
 pub mod setup;

@@ -26,6 +26,23 @@ pub const YAML_VALUES_MAX: usize = 2_000_000;
 /// of their depth.
 pub const SCHEMA_STEPS_MAX: usize = 10_000;
 
+/// Length of each step of the search for the limit of which a rate is a share, unless the file sets it: the search has about
+/// ten steps, and takes place for every cell with such a rate.
+pub const LIMIT_STEP: Duration = Duration::from_secs(1);
+
+/// Largest share of a limit that may be a rate, in per cent: ten times as much as a server can serve is overload enough, and a
+/// larger number is a mistake.
+pub const RATE_SHARE_MAX: f64 = 1_000.0;
+
+/// Interval of looks at the machine before a block: long enough for the kernel's clock of 10 ms to show a few per cent.
+pub const REST_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Quiet intervals in a row after which the machine counts as idle.
+pub const IDLE_LOOKS: usize = 2;
+
+/// How long a block waits at most for ports: TIME_WAIT lasts a minute.
+pub const TIME_WAIT_MAX: Duration = Duration::from_secs(65);
+
 /// Lines of a generated file: routes of a configuration.
 pub const LINES_MAX: usize = 100_000;
 
@@ -34,6 +51,9 @@ pub const TRACED_REQUESTS: usize = 10;
 
 /// How long `strace` may take to attach to the processes of a server, or to leave them.
 pub const TRACER_MAX: Duration = Duration::from_secs(10);
+
+/// Interval of looks at the threads of a server that is traced.
+pub const REST_LOOK: Duration = Duration::from_millis(2);
 
 /// Lines of a trace that are read: a request has a few dozen calls.
 pub const TRACE_LINES_MAX: usize = 200_000;

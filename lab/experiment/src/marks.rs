@@ -89,6 +89,7 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     if !marks.iter().any(|mark| mark.kind == MarkKind::Disturbed) {
         marks.extend(unsteady(load));
     }
+    marks.extend(cold(load));
     marks.extend(late(load));
     marks.extend(unconnected(load));
     marks
@@ -102,6 +103,20 @@ fn late(load: &Load) -> Option<Mark> {
         text: format!(
             "requests left late: 1 % more than {} after they were due",
             time(lag)
+        ),
+    })
+}
+
+/// Whether the warm-up ended before its requests had succeeded.
+fn cold(load: &Load) -> Option<Mark> {
+    let (served, wanted) = (load.warmup_ok?, load.asked.warmup_requests?);
+    // In the open loop the last ones are still in flight when the window begins.
+    let in_flight = load.asked.connections * load.asked.depth.max(1);
+    (served.saturating_add(in_flight as u64) < wanted).then(|| Mark {
+        kind: MarkKind::Unsteady,
+        text: format!(
+            "the warm-up ended after {:.1} s with {served} of {wanted} requests",
+            load.asked.warmup_s
         ),
     })
 }
@@ -232,6 +247,23 @@ mod tests {
         assert_eq!(late(&with(500_000)).unwrap().kind, MarkKind::Late);
         // A closed loop has no due times.
         assert_eq!(late(&Load::default()), None);
+    }
+
+    #[test]
+    fn a_warmup_that_is_cut_off_is_marked() {
+        let mut load = Load::default();
+        load.asked.warmup_s = 60.0;
+        (load.asked.connections, load.asked.depth) = (10, 1);
+        let of = |load: &mut Load, served, wanted| {
+            (load.warmup_ok, load.asked.warmup_requests) = (served, wanted);
+            cold(load).map(|mark| mark.text)
+        };
+        let text = "the warm-up ended after 60.0 s with 412 of 1000 requests";
+        assert_eq!(of(&mut load, Some(412), Some(1_000)).as_deref(), Some(text));
+        assert_eq!(of(&mut load, Some(1_000), Some(1_000)), None);
+        assert_eq!(of(&mut load, Some(995), Some(1_000)), None, "in flight");
+        assert_eq!(of(&mut load, Some(0), None), None, "a time");
+        assert_eq!(of(&mut load, None, Some(5)), None, "not measured");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::adapter::Tool;
 use super::cell_filter::Only;
-use super::file::{File, Order, Talk, Test};
+use super::file::{File, Order, Rate, Talk, Test};
 use sluice_load::generator::probe::sha256;
 use sluice_load::random::Random;
 
@@ -23,6 +23,8 @@ pub struct CellPlan {
     pub config: String,
     /// Concurrent connections.
     pub clients: usize,
+    /// The number of workers of the server, if that is an axis.
+    pub workers: Option<usize>,
     /// The load generator, if it is not the lab's own.
     pub engine: Option<Tool>,
     /// Why it is not measured.
@@ -46,6 +48,11 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
         false => file.matrix.test.iter().collect(),
     };
     let none = [String::new()];
+    let all = file.matrix.workers.iter().copied().map(Some);
+    let workers: Vec<Option<usize>> = match file.matrix.workers.is_empty() {
+        true => vec![None],
+        false => all.collect(),
+    };
     let configs: &[String] = match file.matrix.config.is_empty() {
         true => &none,
         false => &file.matrix.config,
@@ -68,8 +75,10 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
             for config in configs {
                 let takes_part = |subject: &&String| takes_part(file, subject, test, config);
                 for subject in file.subject.keys().filter(takes_part) {
-                    for engine in engines {
-                        let cell = cell(file, [subject, test, config, engine], *clients, most);
+                    let both = |engine| workers.iter().map(move |workers| (engine, *workers));
+                    for (engine, workers) in engines.iter().flat_map(both) {
+                        let place = [subject, test, config, engine];
+                        let cell = cell(file, place, (*clients, most), workers);
                         if only.takes(&cell.axes)
                             && among(&named, &cell.axes)
                             && among(&file.wanted, &cell.axes)
@@ -88,8 +97,8 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
 fn cell(
     file: &File,
     [subject, test, config, engine]: [&String; 4],
-    clients: usize,
-    most: usize,
+    (clients, most): (usize, usize),
+    workers: Option<usize>,
 ) -> CellPlan {
     let mut axes = BTreeMap::from([
         ("subject".to_string(), subject.clone()),
@@ -101,6 +110,12 @@ fn cell(
     }
     if !engine.is_empty() {
         axes.insert("engine".to_string(), engine.clone());
+    }
+    if let Some(workers) = workers {
+        axes.insert("workers".to_string(), workers.to_string());
+    }
+    if let Some(share) = file.test[test].rate(&file.load).and_then(Rate::share) {
+        axes.insert("rate".to_string(), share);
     }
     // The ID covers everything that defines the cell, so a changed file is measured anew.
     let mut definition = format!(
@@ -128,10 +143,35 @@ fn cell(
         test: test.clone(),
         config: config.clone(),
         clients,
+        workers,
         // Names were validated when the file was parsed.
         engine: tool,
         skipped,
     }
+}
+
+/// The cell whose limit is to be known for the rate of this one, if that rate is a share of a limit. It is the same cell with the
+/// lab's own generator, of the subject that the rate names. The error says why there is none.
+pub fn limiting(file: &File, cell: &CellPlan) -> Option<Result<CellPlan, String>> {
+    let rate = file.test.get(&cell.test)?.rate(&file.load)?;
+    let Rate::OfLimit { subject, .. } = rate else {
+        return None;
+    };
+    let subject = subject.as_ref().unwrap_or(&cell.subject);
+    Some(match takes_part(file, subject, &cell.test, &cell.config) {
+        true => {
+            let place = [subject, &cell.test, &cell.config, &String::new()];
+            Ok(self::cell(
+                file,
+                place,
+                (cell.clients, usize::MAX),
+                cell.workers,
+            ))
+        }
+        false => Err(format!(
+            "its rate is a share of the limit of `{subject}`, which does not take part in this test and configuration"
+        )),
+    })
 }
 
 /// Why the agents of the experiment, if it has any, cannot generate the load of a cell.
@@ -148,6 +188,9 @@ fn not_by_agents(file: &File, test: &Test, clients: usize, tool: Option<Tool>) -
     }
     if test.idle.unwrap_or(file.load.idle) + file.load.slow_readers > 0 {
         return Some("agents do not support idle connections or slow readers".into());
+    }
+    if file.load.warmup.requests().is_some() {
+        return Some("agents warm up for a time, not for a number of requests".into());
     }
     (clients < agents)
         .then(|| format!("{clients} clients cannot be divided between {agents} agents"))
@@ -262,6 +305,20 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_workers_is_an_axis() {
+        let mut file = file();
+        let alone = cells(&file, &Only::default(), 9_900);
+        file.matrix.workers = vec![1, 2, 4];
+        let all = cells(&file, &Only::default(), 9_900);
+        assert_eq!(all.len(), 3 * alone.len());
+        let four = cells(&file, &Only::parse("workers=4").unwrap(), 9_900);
+        assert_eq!(four.len(), alone.len());
+        assert!(four.iter().all(|cell| cell.workers == Some(4)));
+        assert!(alone[0].workers.is_none() && !alone[0].axes.contains_key("workers"));
+        assert_ne!(all[0].id, all[1].id);
+    }
+
+    #[test]
     fn a_mistyped_axis_is_reported() {
         let cell = CellPlan {
             id: String::new(),
@@ -270,6 +327,7 @@ mod tests {
             test: "t".into(),
             config: String::new(),
             clients: 1,
+            workers: None,
             engine: None,
             skipped: None,
         };

@@ -4,6 +4,7 @@
 mod budget;
 mod changes;
 mod generators;
+mod rate_limits;
 mod search;
 
 use std::collections::BTreeMap;
@@ -20,11 +21,13 @@ use crate::file::{self, File, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
+use crate::rest;
 use crate::setup;
 use crate::stage::{NoBlock, Stage};
 use sluice_audit::finding::resolved;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::probe::sha256;
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
@@ -36,6 +39,7 @@ use sluice_load::result::{
 use budget::Windows;
 use changes::{change, experiment};
 use generators::Generators;
+use rate_limits::NoLimits;
 
 /// Estimated time of a block beyond warm-up and window: starting and stopping servers, and, at a server's limit,
 /// connecting and waiting for the last responses.
@@ -65,7 +69,9 @@ pub struct Options {
     /// Length of the window, overriding the file
     pub duration: Option<Duration>,
     /// Warm-up before the window, overriding the file
-    pub warmup: Option<Duration>,
+    pub warmup: Option<Warmup>,
+    /// How long to wait at most before each block until the machine is idle, overriding the file
+    pub rest: Option<Duration>,
     /// Connections, overriding the file: 10,200
     pub clients: Option<Vec<usize>>,
     /// Runs fewer blocks and shortens windows if all would take longer than this
@@ -147,6 +153,10 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
             let measured = cells.iter().filter(|cell| cell.skipped.is_none());
             measured.map(|cell| step_s(file, cell)).sum()
         };
+        let cells = plan::cells(&file, &only, clients_max);
+        let limits = rate_limits::needed(&file, &cells).len() as f64;
+        let search = Duration::from_secs_f64(limits * rate_limits::search_s(&file));
+        let budget = budget.saturating_sub(search);
         let windows = match options.duration {
             Some(_) => Windows::Fixed,
             None => Windows::Flexible,
@@ -156,6 +166,12 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
         return Err(Refused::new("no cells left: `--only` excludes all of them"));
+    }
+    if !file.place.agents.is_empty() && !rate_limits::needed(&file, &cells).is_empty() {
+        return Err(Refused(format!(
+            "{name}: the limits of which rates are shares would be those of this machine's load generator, not of the agents: \
+             give the rates as requests per second, or remove the agents"
+        )));
     }
     Walk::new(options, file, text, changes, cells)
 }
@@ -173,6 +189,8 @@ struct Walk {
     generators: Generators,
     /// Blocks measured again.
     again: usize,
+    /// Limits that could not be found.
+    no_limits: NoLimits,
 }
 
 impl Walk {
@@ -216,6 +234,7 @@ impl Walk {
             seed: options.seed,
             interrupt: options.interrupt.clone(),
             again: 0,
+            no_limits: NoLimits::default(),
         })
     }
 
@@ -233,6 +252,13 @@ impl Walk {
             left.len(),
             minutes(self.seconds(&left))
         ));
+        let limits = self.limits_left().len();
+        if limits > 0 {
+            let length = minutes(limits as f64 * rate_limits::search_s(&self.file));
+            live.line(&format!(
+                "  before them {limits} limits are searched for, of which rates are shares: about {length}"
+            ));
+        }
         let skipped = self.cells.iter().filter_map(|cell| cell.skipped.as_ref());
         let mut reasons: BTreeMap<&String, usize> = BTreeMap::new();
         skipped.for_each(|reason| *reasons.entry(reason).or_insert(0) += 1);
@@ -265,7 +291,7 @@ impl Walk {
     fn walk(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         fs::create_dir_all(&self.out)
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
-        let stage = self.stage(name)?;
+        let mut stage = self.stage(name)?;
         self.generators.connect(stage.load_cpus())?;
         self.result.machine.placement = stage.placement();
         self.result.subjects = self.facts(&stage);
@@ -273,6 +299,10 @@ impl Walk {
         self.generators.describe(&mut self.result);
         let began = Instant::now();
         let steps = self.left();
+        if self.find_limits(&mut stage, live)? {
+            drop(stage);
+            return Ok(self.interrupted(0, steps.len(), live));
+        }
         for (at, step) in steps.iter().enumerate() {
             let ready = self.generators.make_ready(&self.interrupt);
             ready.map_err(|Refused(error)| {
@@ -442,9 +472,11 @@ impl Walk {
         if let Some(reason) = self.missing(stage, cell) {
             return Err(CellState::NotInstalled(reason).into());
         }
+        if let Some(state) = self.without_rate(cell) {
+            return Err(state.into());
+        }
         let seed = self.seed ^ step.block as u64;
-        let cell = (&self.file, cell);
-        let mut block = timed(|| stage.block(cell, seed, self.generators.fleet(), live))?;
+        let mut block = self.block(stage, cell, seed, live)?;
         let (mut tries, mut failed_starts) = (1, Vec::new());
         while foreign_share(&block).is_some()
             && tries <= self.file.repeat.again
@@ -453,7 +485,7 @@ impl Walk {
             self.again += 1;
             tries += 1;
             announce(live, " again");
-            match timed(|| stage.block(cell, seed, self.generators.fleet(), live)) {
+            match self.block(stage, cell, seed, live) {
                 Ok(anew) => block = quieter(block, anew),
                 Err(NoBlock::Cell(CellState::DidNotStart(reason))) => {
                     failed_starts.push(reason);
@@ -472,6 +504,22 @@ impl Walk {
             self.failed_start(step, reason);
         }
         block.number = step.block;
+        Ok(block)
+    }
+
+    /// One block, after a rest if it needs one.
+    fn block(
+        &mut self,
+        stage: &Stage,
+        cell: &CellPlan,
+        seed: u64,
+        live: &mut dyn Progress,
+    ) -> Result<Block, NoBlock> {
+        let needs = rest::Needs::of(&self.file, cell);
+        let rest = rest::rest(&needs, &mut rest::ThisMachine(self.interrupt.clone()));
+        let cell = (&self.file, cell);
+        let mut block = timed(|| stage.block(cell, seed, self.generators.fleet(), live))?;
+        block.rest = rest;
         Ok(block)
     }
 
@@ -638,6 +686,7 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
     };
     let earlier: RunResult = serde_json::from_slice(&bytes)
         .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
+    result.limits = earlier.limits;
     for cell in &mut result.cells {
         if let Some(same) = earlier.cells.iter().find(|earlier| earlier.id == cell.id) {
             cell.blocks.clone_from(&same.blocks);
@@ -667,8 +716,8 @@ fn detect_version(command: &str) -> Option<String> {
 fn step_s(file: &File, cell: &CellPlan) -> f64 {
     let scenario = file.test[&cell.test].loaded.as_ref();
     let window = scenario.map_or(file.load.duration, |scenario| scenario.duration());
-    let load = (window + file.load.warmup).as_secs_f64();
-    load + file.load.rest.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
+    let load = (window + file.load.warmup.estimate()).as_secs_f64();
+    load + file.load.rest.memory.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
 }
 
 fn minutes(seconds: f64) -> String {
@@ -700,6 +749,9 @@ fn line(block: &Block) -> String {
     }
     if load.failed() > 0 {
         text += &format!("  failed {:.2} %", load.failed_share() * 100.0);
+    }
+    if let Some(rest) = block.rest.filter(|rest| rest.waited_s >= 1.0) {
+        text += &format!("  rested {:.0} s", rest.waited_s);
     }
     for mark in &block.marks {
         text += &format!("  [{}]", mark.text);

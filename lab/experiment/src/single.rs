@@ -26,7 +26,11 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
             format!("{}, {rate}/s due", plan.target.url)
         }
     };
-    live.begin(&name, plan.warmup + plan.duration, behind);
+    let warmup = match plan.warmup_requests {
+        Some(_) => Duration::ZERO,
+        None => plan.warmup,
+    };
+    live.begin(&name, warmup + plan.duration, behind);
     live.watch(&Roots {
         subject: server(&plan.target),
         ..Roots::default()

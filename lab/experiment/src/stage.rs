@@ -56,6 +56,8 @@ pub struct Stage {
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
+    /// Rates of cells that are shares of a limit, by ID of the cell.
+    rates: BTreeMap<String, f64>,
     /// Ends the current block early.
     pub interrupt: Interrupt,
     /// Reserve the ports against other labs on this machine during the run.
@@ -133,6 +135,7 @@ impl Stage {
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
+            rates: BTreeMap::new(),
             interrupt: Interrupt::default(),
             _holds: holds,
         };
@@ -158,6 +161,11 @@ impl Stage {
     /// The folder.
     pub fn dir(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The rate of a cell with a share of a limit, in requests per second.
+    pub fn set_rate(&mut self, cell: &str, rate: f64) {
+        self.rates.insert(cell.to_string(), rate);
     }
 
     /// Keeps the folder when the run is over.
@@ -266,8 +274,8 @@ impl Stage {
         let ended = server.ended();
         let mut resources = samples.over(window.0, window.1);
         resources.backend_counts.clone_from(&counts);
-        if !file.load.rest.is_zero() {
-            thread::sleep(file.load.rest);
+        if !file.load.rest.memory.is_zero() {
+            thread::sleep(file.load.rest.memory);
             resources.subject.rss_after_bytes = Some(sample::memory(&roots.subject));
         }
         let observed = observe(&parts, &plan, &roots.subject);
@@ -302,13 +310,13 @@ impl Stage {
         Ok(block)
     }
 
-    /// The checks that apply to a cell, with the names of logs filled in.
+    /// The checks that apply to a cell, with their placeholders filled in.
     fn check_parts(&self, file: &File, cell: &CellPlan) -> Result<Vec<CheckPart>, String> {
         let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
         let parts = parts.map(|part| {
             let mut part = part.clone();
-            if let Some(lines) = &mut part.log_lines {
-                lines.file = self.fill(&lines.file, file, cell)?;
+            for text in part.texts() {
+                *text = self.fill(text, file, cell)?;
             }
             Ok(part)
         });
@@ -428,6 +436,9 @@ impl Stage {
         put("config-number", number);
         put("kind", kind.clone());
         put("clients", cell.clients.to_string());
+        if let Some(workers) = cell.workers {
+            put("workers", workers.to_string());
+        }
         if let Some(path) = &test.expect.file {
             put("file", self.dir().join(path).display().to_string());
         }

@@ -26,6 +26,10 @@ fn add(mut sum: Load, other: Load) -> Load {
     sum.window_s = sum.window_s.max(other.window_s);
     sum.ok += other.ok;
     sum.ended_ok += other.ended_ok;
+    sum.warmup_ok = sum
+        .warmup_ok
+        .zip(other.warmup_ok)
+        .map(|(one, two)| one + two);
     sum.due = sum.due.zip(other.due).map(|(one, two)| one + two);
     sum.failures = failures(sum.failures, other.failures);
     sum.latency = latencies(&sum.latency, &other.latency);

@@ -5,6 +5,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use crate::generator::limits::UDP_BUFFER_BYTES;
 use crate::machine;
 
 /// Severity of a finding.
@@ -31,14 +32,17 @@ pub struct Finding {
     pub help: String,
 }
 
-/// Share of time in which tasks wait for a CPU, in per cent, above which the machine is not quiet.
-const PRESSURE_MAX: f64 = 5.0;
+/// Share of the time of all CPUs that other programs may use, in per cent: above it the machine is not quiet.
+pub const PRESSURE_MAX: f64 = 5.0;
 
 /// Share of stolen time, in per cent, above which another guest of the host disturbs the run.
 const STEAL_MAX: f64 = 1.0;
 
 /// Descriptors in addition to those of connections: listeners, logs, files.
-const SPARE_FILES: u64 = 200;
+pub const SPARE_FILES: u64 = 200;
+
+/// The name of the finding about the receive buffer of UDP.
+pub const UDP_BUFFER: &str = "UDP buffer";
 
 /// How long the load and the steal time of the machine are observed.
 const WATCH: Duration = Duration::from_millis(1_000);
@@ -51,6 +55,7 @@ pub fn examine(connections: u64) -> Vec<Finding> {
         open_files(connections, machine::open_files().1),
         ports(connections),
         backlog(connections),
+        udp_buffer(),
         frequency(),
         quota(),
     ];
@@ -153,6 +158,24 @@ fn backlog(connections: u64) -> Finding {
         "listen queue",
         format!("net.core.somaxconn is {most}"),
         "connections are opened in small groups, so this matters only for bursts of new connections",
+    )
+}
+
+/// The receive buffer that HTTP/3 needs. Without it only HTTP/3 is affected.
+fn udp_buffer() -> Finding {
+    let most: usize = machine::read("/proc/sys/net/core/rmem_max")
+        .trim()
+        .parse()
+        .unwrap_or(0);
+    let verdict = match most < UDP_BUFFER_BYTES {
+        true => Verdict::Weak,
+        false => Verdict::Fit,
+    };
+    finding(
+        verdict,
+        UDP_BUFFER,
+        format!("net.core.rmem_max is {most}"),
+        "HTTP/3 loses packets in bursts of large responses: sysctl -w net.core.rmem_max=4194304",
     )
 }
 

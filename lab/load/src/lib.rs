@@ -14,5 +14,7 @@ pub mod post;
 pub mod process;
 pub mod quantity;
 pub mod random;
+pub mod remedy;
 pub mod result;
 pub mod sample;
+pub mod time_wait;

@@ -12,6 +12,7 @@ pub mod export;
 pub mod gate;
 pub mod html;
 pub mod limits;
+mod limits_found;
 mod line_diff;
 pub mod load;
 mod mark_summary;

@@ -1,6 +1,6 @@
 //! What marked blocks mean for the figures of a whole result. The experiment decides when a block is marked.
 
-use sluice_load::result::{Block, MarkKind, RunResult};
+use sluice_load::result::{Block, MarkKind, Rest, RunResult};
 
 /// A sentence for each kind of mark, with the number of blocks and the text of the first one.
 pub fn sentences(result: &RunResult) -> Vec<String> {
@@ -23,7 +23,40 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
             first.reason
         )
     });
-    MEANINGS.iter().filter_map(sentence).chain(failed).collect()
+    let sentences = MEANINGS.iter().filter_map(sentence).chain(failed);
+    sentences.chain(rests(result)).collect()
+}
+
+/// Blocks that began although the machine had not come to rest.
+fn rests(result: &RunResult) -> Vec<String> {
+    let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
+    let (total, rests) = (blocks().count(), blocks().filter_map(|block| block.rest));
+    let (busy, short): (Vec<Rest>, Vec<Rest>) = (
+        rests.clone().filter(Rest::is_busy).collect(),
+        rests.filter(Rest::is_short_of_ports).collect(),
+    );
+    let longest = |rests: &[Rest]| rests.iter().map(|rest| rest.waited_s).fold(0.0, f64::max);
+    let mut sentences = Vec::new();
+    if !busy.is_empty() {
+        let most = busy.iter().filter_map(|rest| rest.busy).fold(0.0, f64::max);
+        sentences.push(format!(
+            "The machine did not become idle before {} of {total} blocks, although they waited up to {:.0} s: up to {:.0} % of \
+             its CPUs were busy. Marks say in which of them other processes ran during the window.",
+            busy.len(),
+            longest(&busy),
+            most * 100.0
+        ));
+    }
+    if !short.is_empty() {
+        let most = short.iter().map(|rest| rest.ports_held).max().unwrap_or(0);
+        sentences.push(format!(
+            "Closed connections still held up to {most} local ports when {} of {total} blocks began, after a wait of up to \
+             {:.0} s. Connects may have failed for lack of ports there.",
+            short.len(),
+            longest(&short)
+        ));
+    }
+    sentences
 }
 
 /// Failures are not included: they have columns of their own.
@@ -64,3 +97,44 @@ const MEANINGS: &[(MarkKind, &str, &str)] = &[
         "Other guests on the host may be the cause; compare subjects within a block there, not across blocks.",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    #[test]
+    fn a_machine_that_did_not_come_to_rest_is_reported() {
+        let mut result = example::result();
+        result.cells.truncate(1);
+        assert_eq!(rests(&result), Vec::<String>::new());
+        let rest = Rest {
+            waited_s: 30.0,
+            idle: Some(true),
+            busy: Some(0.01),
+            ports_held: 5,
+            ports_held_max: 5,
+        };
+        let blocks = &mut result.cells[0].blocks;
+        blocks[0].rest = Some(rest);
+        blocks[1].rest = Some(Rest {
+            idle: Some(false),
+            busy: Some(0.62),
+            ..rest
+        });
+        blocks[2].rest = Some(Rest {
+            ports_held: 20_000,
+            waited_s: 65.0,
+            ..rest
+        });
+        let texts = sentences(&result);
+        let has = |part: &str| texts.iter().any(|text| text.contains(part));
+        assert!(
+            has("before 1 of 5 blocks, although they waited up to 30 s: up to 62 %"),
+            "{texts:?}"
+        );
+        assert!(has(
+            "up to 20000 local ports when 1 of 5 blocks began, after a wait of up to 65 s"
+        ));
+    }
+}

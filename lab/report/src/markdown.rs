@@ -79,6 +79,8 @@ fn conditions(result: &RunResult) -> String {
             result.seed
         ));
     }
+    let limits = super::limits_found::lines(result).into_iter();
+    lines.extend(limits.map(|(name, text)| format!("{name}: {text}.")));
     lines.extend(result.notes.iter().cloned());
     lines.extend(super::mark_summary::sentences(result));
     lines.join("\n")

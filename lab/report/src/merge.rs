@@ -59,6 +59,11 @@ fn add(all: &mut RunResult, other: RunResult) {
     all.subjects
         .extend(new.filter(|one| !known.contains(&one.name)));
     all.overload.extend(other.overload);
+    for limit in other.limits {
+        if !all.limits.contains(&limit) {
+            all.limits.push(limit);
+        }
+    }
     for note in other.notes {
         if !all.notes.contains(&note) {
             all.notes.push(note);

@@ -283,8 +283,9 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
 
 /// The curves of the levels of one kind.
 fn curves_of(view: &View<'_>, kind: LoopKind) -> Vec<Panel> {
-    let levels = || view.levels.iter().filter(|level| level.by == kind);
-    if levels().count() < 2 || levels().any(|level| level.number().is_none()) {
+    let of_kind = view.levels.iter().filter(|level| level.by == kind);
+    // A share of a limit is another rate for each server, so it has no place on the axis.
+    if of_kind.filter(|level| level.number().is_some()).count() < 2 {
         return Vec::new();
     }
     let open = kind == LoopKind::Open;

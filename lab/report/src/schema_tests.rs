@@ -153,8 +153,14 @@ fn the_schema_names_every_field() {
     let mut result = example::result();
     let block = &mut result.cells[0].blocks[0];
     block.ready_s = Some(0.2);
+    block.rest = Some(sluice_load::result::Rest {
+        idle: Some(true),
+        busy: Some(0.1),
+        ..Default::default()
+    });
     block.log = vec!["a line".into()];
     block.load.due = Some(7);
+    (block.load.warmup_ok, block.load.asked.warmup_requests) = (Some(5), Some(5));
     block.load.engine.version = Some("1".into());
     block.load.engine.raw = Some("text".into());
     block.load.asked.mode = sluice_load::result::Mode::Open {
@@ -204,6 +210,13 @@ fn the_schema_names_every_field() {
             faults: vec!["latency".into()],
             disturbed: true,
             ..Default::default()
+        }],
+        ..Default::default()
+    });
+    result.limits.push(sluice_load::result::RateLimit {
+        tried: vec![sluice_load::result::RateTried {
+            per_s: 5.0,
+            broken: Some("p99 70 ms".into()),
         }],
         ..Default::default()
     });

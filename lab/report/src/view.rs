@@ -181,6 +181,7 @@ impl<'a> View<'a> {
         let number = value.map_or(level.value.clone(), sluice_audit::finding::count);
         match (level.value.is_empty(), level.by) {
             (true, _) => String::new(),
+            (false, LoopKind::Open) if value.is_none() => number,
             (false, LoopKind::Open) => format!("{number} requests/s"),
             (false, LoopKind::Closed) => format!("{number} clients"),
         }

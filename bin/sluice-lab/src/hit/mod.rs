@@ -141,6 +141,18 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     if options.connections == 0 || options.depth == 0 {
         return Err(Refused::new("--connections and --depth must be at least 1"));
     }
+    if options.warmup.requests().is_some() {
+        let others = [
+            (options.scenario.is_some(), "--scenario"),
+            (!options.agent.is_empty(), "--agent"),
+            (options.engine.is_some(), "--engine"),
+        ];
+        if let Some((_, option)) = others.iter().find(|(given, _)| *given) {
+            return Err(Refused(format!(
+                "{option} warms up for a time, not for a number of requests: give --warmup as in 2s"
+            )));
+        }
+    }
     let (version, unix) = (options.version(), options.unix.clone());
     let target = Target::parse(&options.url, version, unix, options.reach())
         .map_err(|error| Refused::new(error.text))?;
@@ -271,7 +283,8 @@ fn plan(
         threads,
         cpus,
         requests_max: options.requests,
-        warmup: options.warmup,
+        warmup: options.warmup.most(),
+        warmup_requests: options.warmup.requests(),
         duration: options.duration,
         drain: options.drain.unwrap_or(options.timeout),
         timeout: options.timeout,

@@ -11,6 +11,7 @@ use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::thresholds::FailIf;
 use sluice_load::generator::target::{HttpVersion, Reach};
 use sluice_load::generator::trust::TlsOptions;
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
 
 /// Blocks of each of two targets: as many as an interval needs.
@@ -50,9 +51,9 @@ pub struct Options {
     /// Length of the measured window
     #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]
     pub duration: Duration,
-    /// Warm-up before the window, which does not count
-    #[arg(long, value_parser = parse_duration, default_value = "1s")]
-    pub warmup: Duration,
+    /// Warm-up before the window, which does not count: a time, or '1000 requests' (at most 60 s, or '… within 30s')
+    #[arg(long, value_name = "TIME|N requests", default_value = "1s")]
+    pub warmup: Warmup,
     /// How long requests in flight at the end may still take (default: the timeout)
     #[arg(long, value_parser = parse_duration)]
     pub drain: Option<Duration>,

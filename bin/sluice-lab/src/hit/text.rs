@@ -156,10 +156,7 @@ fn write_asked(load: &Load, out: &mut String) -> std::fmt::Result {
         }
     };
     writeln!(out, "{} {}", asked.method, asked.url)?;
-    let warmup = match asked.warmup_s {
-        0.0 => "without warm-up".to_string(),
-        seconds => format!("after {seconds:.1} s of warm-up"),
-    };
+    let warmup = load.warmup_words();
     writeln!(
         out,
         "  {}, {mode}, {} connections, depth {}, {} threads, {:.2} s {warmup}",

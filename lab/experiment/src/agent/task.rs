@@ -209,6 +209,7 @@ impl Task {
             cpus: Vec::new(),
             requests_max: None,
             warmup: self.warmup,
+            warmup_requests: None,
             duration: self.duration,
             drain: self.drain,
             timeout: self.timeout,

@@ -8,10 +8,13 @@ use std::path::Path;
 
 use super::socket;
 use super::trace::{self, Trace};
-use crate::file::CheckPart;
+use crate::file::{CheckPart, MetricPart};
 use sluice_load::generator::kind;
+use sluice_load::generator::probe::probe;
 use sluice_load::generator::request::Draft;
+use sluice_load::generator::target::{HttpVersion, Reach, Target};
 use sluice_load::generator::{Plan, expect::Expect};
+use sluice_load::sample;
 
 /// What was observed. Only what a check asks for is looked at.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,10 @@ pub struct Observed {
     pub statuses: BTreeMap<String, Result<u16, String>>,
     /// System calls for a few requests.
     pub calls: Option<Result<Trace, String>>,
+    /// Threads, by the name that was looked for.
+    pub threads: BTreeMap<String, u64>,
+    /// Figures that the server reports, by name, or why there is none.
+    pub metrics: BTreeMap<String, Result<f64, String>>,
     /// Whether `TCP_NODELAY` is set on the server's side of a connection.
     pub nodelay: Option<Result<bool, String>>,
 }
@@ -37,6 +44,18 @@ pub fn observe(parts: &[CheckPart], plan: &Plan, roots: &[u32]) -> Observed {
         .collect();
     Observed {
         log_lines: BTreeMap::new(),
+        threads: {
+            let threads = parts.iter().filter_map(|part| part.threads.as_ref());
+            threads
+                .map(|part| (part.name.clone(), threads_named(&part.name, roots)))
+                .collect()
+        },
+        metrics: {
+            let metrics = parts.iter().filter_map(|part| part.metric.as_ref());
+            metrics
+                .map(|part| (part.name.clone(), metric(part)))
+                .collect()
+        },
         statuses: statuses.collect(),
         nodelay: parts
             .iter()
@@ -61,6 +80,60 @@ fn status(plan: &Plan, path: &str) -> Result<u16, String> {
         format!("{words} ({})", fault.text)
     })?;
     Ok(response.status)
+}
+
+/// The threads of all processes that have this name.
+fn threads_named(name: &str, roots: &[u32]) -> u64 {
+    let is_one = |found: &str| match name.strip_suffix('*') {
+        Some(begin) => found.starts_with(begin),
+        None => found == name,
+    };
+    let threads = sample::processes(roots).into_iter().flat_map(|pid| {
+        let entries = fs::read_dir(format!("/proc/{pid}/task"));
+        entries.into_iter().flatten().flatten()
+    });
+    let named = threads.filter(|entry| {
+        let comm = fs::read_to_string(entry.path().join("comm"));
+        comm.is_ok_and(|comm| is_one(comm.trim_end()))
+    });
+    named.count() as u64
+}
+
+/// A figure that the server reports.
+fn metric(part: &MetricPart) -> Result<f64, String> {
+    let target = Target::parse(&part.url, HttpVersion::Http1, None, Reach::Loopback);
+    let target = target.map_err(|error| error.text)?;
+    if target.protocol.is_tls() {
+        return Err(format!("{}: metrics are read without TLS", part.url));
+    }
+    let draft = Draft {
+        path: target.path.clone(),
+        close: true,
+        ..Draft::default()
+    };
+    let request = draft.prepare(&target, Expect::default())?;
+    let response = probe(&target, None, &request).map_err(|fault| {
+        let words = fault.class.words();
+        format!("{}: {words} ({})", part.url, fault.text)
+    })?;
+    let text = String::from_utf8_lossy(&response.body);
+    metric_in(&text, &part.name).ok_or_else(|| {
+        let (url, status, name) = (&part.url, response.status, &part.name);
+        format!("{url} responds with status {status} and has no `{name}`")
+    })
+}
+
+/// The sum of all values of a metric in the text format of Prometheus: a line `NAME{LABELS} VALUE` for each.
+fn metric_in(text: &str, name: &str) -> Option<f64> {
+    let values = text.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = match rest.strip_prefix('{') {
+            Some(labels) => labels.rsplit_once('}')?.1,
+            None => rest.strip_prefix(' ')?,
+        };
+        value.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    values.reduce(|sum, value| sum + value)
 }
 
 /// Logs and how many bytes they had before the load.
@@ -104,5 +177,46 @@ fn lines_after(path: &Path, begin: u64) -> std::io::Result<u64> {
             return Ok(lines);
         }
         lines += buf[..got].iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_metric_are_added_and_others_left_out() {
+        let text = "# HELP a_total Help.\n# TYPE a_total counter\na_total 3\na_total_more 50\n\
+                    b{x=\"1\",y=\"{}\"} 2\nb{x=\"2\"} 4.5 1700000000\nc nothing\n";
+        assert_eq!(metric_in(text, "a_total"), Some(3.0));
+        assert_eq!(metric_in(text, "b"), Some(6.5));
+        assert_eq!(metric_in(text, "c"), None);
+        assert_eq!(metric_in(text, "d"), None);
+    }
+
+    #[test]
+    fn threads_are_counted_by_their_names() {
+        let (stop, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+        let (began, begun) = std::sync::mpsc::channel();
+        let threads = (0..3).map(|number| {
+            let (held, began) = (held.clone(), began.clone());
+            let named = std::thread::Builder::new().name(format!("counted-{number}"));
+            let work = move || {
+                began.send(()).unwrap();
+                let _ = held.lock().unwrap().recv();
+            };
+            named.spawn(work).unwrap()
+        });
+        let threads: Vec<_> = threads.collect();
+        (0..3).for_each(|_| begun.recv().unwrap());
+        let own = [std::process::id()];
+        assert_eq!(threads_named("counted-*", &own), 3);
+        assert_eq!(threads_named("counted-1", &own), 1);
+        assert_eq!(threads_named("counted", &own), 0);
+        drop(stop);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     }
 }

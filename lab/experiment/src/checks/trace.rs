@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::limits::{TRACE_LINES_MAX, TRACED_REQUESTS, TRACER_MAX};
+use crate::limits::{REST_LOOK, TRACE_LINES_MAX, TRACED_REQUESTS, TRACER_MAX};
 use sluice_load::generator::Plan;
 use sluice_load::generator::kind;
 use sluice_load::process;
@@ -53,6 +53,8 @@ pub fn trace(names: &[&str], plan: &Plan, roots: &[u32]) -> Result<Trace, String
         }
         Ok(())
     });
+    // The client has the last response before the call that sent it has returned, or a log has its line.
+    let asked = asked.and_then(|()| rested(roots));
     tracer.leave();
     let text = fs::read_to_string(&output).unwrap_or_default();
     let _ = fs::remove_file(&output);
@@ -65,6 +67,47 @@ pub fn trace(names: &[&str], plan: &Plan, roots: &[u32]) -> Result<Trace, String
             .filter_map(call)
             .collect(),
     })
+}
+
+/// Waits until every thread of these processes waits for something else than `strace`: then all calls that it made for its
+/// requests have returned and are in the trace. Two looks in a row have to agree, as one thread may wake another.
+fn rested(roots: &[u32]) -> Result<(), String> {
+    let (end, mut looks) = (Instant::now() + TRACER_MAX, 0);
+    while looks < 2 {
+        let busy = sample::processes(roots)
+            .into_iter()
+            .find(|pid| is_busy(*pid));
+        match busy {
+            None => looks += 1,
+            Some(pid) if Instant::now() > end => {
+                return Err(format!(
+                    "process {pid} still computes {TRACER_MAX:?} after its last response, so its calls are not complete"
+                ));
+            }
+            Some(_) => {
+                looks = 0;
+                thread::sleep(REST_LOOK);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a thread of a process runs, waits for a CPU, or is stopped by its tracer.
+fn is_busy(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let mut states = threads.into_iter().flatten().flatten().filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        state(&stat)
+    });
+    states.any(|state| matches!(state, 'R' | 't' | 'D'))
+}
+
+/// The state of a thread in a text such as `/proc/PID/stat`: the letter behind its name, which may contain parentheses
+/// (proc(5)).
+fn state(stat: &str) -> Option<char> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.trim_start().chars().next()
 }
 
 /// A running `strace`.
@@ -157,5 +200,15 @@ mod tests {
         assert_eq!(count("sendfile"), 1);
         assert_eq!((count("write"), count("read"), count("futex")), (1, 0, 0));
         assert_eq!(count("recvfrom|epoll_wait|nothing"), 2);
+    }
+
+    #[test]
+    fn the_state_of_a_thread_stands_behind_its_name() {
+        assert_eq!(state("71 (a) R (b) S 1 71 71 0"), Some('S'));
+        assert_eq!(state("71 (nginx) t 1 71"), Some('t'));
+        assert_eq!(state(""), None);
+        // The thread that looks is running.
+        assert!(is_busy(std::process::id()));
+        assert!(!is_busy(u32::MAX));
     }
 }

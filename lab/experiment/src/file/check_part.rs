@@ -7,6 +7,9 @@ use serde::Deserialize;
 use super::File;
 use crate::comparison::Comparison;
 
+/// The placeholder of the number of workers.
+const WORKERS: &str = "{workers}";
+
 /// Required observations in cells with these values. Each comparison has the form `>= 0.9`, `== 1` or `<= 4`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -40,6 +43,10 @@ pub struct CheckPart {
     pub request: Option<RequestPart>,
     /// System calls of the server for a few requests after the load.
     pub calls: Option<CallPart>,
+    /// Threads of the server with a certain name, after the load.
+    pub threads: Option<ThreadPart>,
+    /// A figure that the server itself reports, after the load.
+    pub metric: Option<MetricPart>,
     /// Whether `TCP_NODELAY` is set on the server's side of a connection that has had a response. HTTP/1.1 without TLS only.
     pub nodelay: Option<Switch>,
 }
@@ -52,6 +59,28 @@ pub struct LinesPart {
     pub file: String,
     /// How many for each response.
     pub per_response: String,
+}
+
+/// Threads of a server, of all of its processes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadPart {
+    /// Their name, as the kernel has it; a trailing `*` stands for anything.
+    pub name: String,
+    /// How many.
+    pub count: String,
+}
+
+/// A figure that a server reports in the text format of Prometheus.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricPart {
+    /// Where, with placeholders; on this machine.
+    pub url: String,
+    /// Its name. Values with different labels are added.
+    pub name: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// A request after the load, on a connection of its own, like those of the test but for its path.
@@ -96,9 +125,16 @@ impl CheckPart {
             self.resumed.as_ref(),
             self.log_lines.as_ref().map(|part| &part.per_response),
             self.calls.as_ref().map(|part| &part.per_request),
+            self.threads.as_ref().map(|part| &part.count),
+            self.metric.as_ref().map(|part| &part.value),
         ];
         for comparison in comparisons.into_iter().flatten() {
-            Comparison::parse(comparison)?;
+            if comparison.contains(WORKERS) && file.matrix.workers.is_empty() {
+                return Err(format!(
+                    "`{comparison}` uses {WORKERS}, but [matrix] has no `workers`"
+                ));
+            }
+            Comparison::parse(&comparison.replace(WORKERS, "1"))?;
         }
         if let Some(part) = &self.calls {
             let is_call = |name: &str| {
@@ -125,14 +161,29 @@ impl CheckPart {
         self.names(file)
     }
 
+    /// The comparisons that may contain `{workers}`, and the texts with other placeholders.
+    pub fn texts(&mut self) -> impl Iterator<Item = &mut String> {
+        let lines = self.log_lines.as_mut().map(|part| &mut part.file);
+        let threads = self.threads.as_mut().map(|part| &mut part.count);
+        let metric = self.metric.as_mut();
+        let metric = metric
+            .into_iter()
+            .flat_map(|part| [&mut part.url, &mut part.value]);
+        let processes = [&mut self.processes, &mut self.backend_processes];
+        let processes = processes.into_iter().flatten();
+        processes.chain(lines).chain(threads).chain(metric)
+    }
+
     /// A value that no cell has would make the check silently apply to nothing.
     fn names(&self, file: &File) -> Result<(), String> {
+        let workers: Vec<String> = file.matrix.workers.iter().map(usize::to_string).collect();
         for (axis, values) in &self.when {
             let known: Vec<&String> = match axis.as_str() {
+                "workers" => workers.iter().collect(),
                 "subject" => file.subject.keys().collect(),
                 "test" => file.test.keys().collect(),
                 "config" => file.matrix.config.iter().collect(),
-                "clients" | "engine" => continue,
+                "clients" | "engine" | "rate" => continue,
                 other => {
                     return Err(format!(
                         "`when` names the axis `{other}`, which there is not"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::duration;
+use super::load_part::duration;
 use crate::limits::HERD_MAX;
 
 /// Overloads of a known capacity.

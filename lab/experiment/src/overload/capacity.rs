@@ -353,6 +353,7 @@ fn verdict(overload: Overload) -> Verdict {
         .iter()
         .any(|step| step.faults.iter().any(bad));
     Verdict {
+        rate: None,
         words: match words.is_empty() {
             true => "keeps all bounds".to_string(),
             false => words.join("; "),

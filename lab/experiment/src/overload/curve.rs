@@ -122,6 +122,7 @@ pub(super) fn curve(steps: &mut Steps<'_>) -> Result<Verdict, Refused> {
         words,
         completion,
         overload: None,
+        rate: None,
     })
 }
 

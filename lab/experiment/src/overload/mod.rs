@@ -75,6 +75,8 @@ pub(crate) struct Verdict {
     pub completion: Completion,
     /// The figures of overloads of a known capacity.
     pub overload: Option<Overload>,
+    /// The rate that was found, in requests per second.
+    pub rate: Option<f64>,
 }
 
 /// Options of both searches on a URL.
@@ -127,6 +129,8 @@ pub(crate) struct Steps<'a> {
     pub taken: Vec<(f64, Block)>,
     /// Loads whose rate changes, by name.
     pub named: Vec<(String, Block)>,
+    /// Throughput of the last closed loop.
+    pub closed_per_s: f64,
     /// Estimated duration of the remaining steps.
     pub left: Duration,
 }
@@ -146,6 +150,7 @@ impl<'a> Steps<'a> {
             live,
             taken: Vec::new(),
             named: Vec::new(),
+            closed_per_s: 0.0,
             left: Duration::ZERO,
         }
     }
@@ -162,11 +167,13 @@ impl<'a> Steps<'a> {
         };
         plan.duration = duration;
         plan.warmup = STEP_WARMUP;
+        plan.warmup_requests = None;
         // A late response already violates the objective; there is no need to wait for all of them.
         plan.drain = plan.drain.min(plan.timeout);
         let block = self.run(&plan)?;
-        if let Some(rate) = rate {
-            self.taken.push((rate, block.clone()));
+        match rate {
+            Some(rate) => self.taken.push((rate, block.clone())),
+            None => self.closed_per_s = block.load.ok_per_s(),
         }
         Ok(block)
     }

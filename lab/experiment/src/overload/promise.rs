@@ -1,6 +1,10 @@
 //! A service-level objective, such as `p99<50ms,errors<0.1%`, and whether a load met it.
 
+use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
 
 use sluice_load::quantity::{parse_duration, time};
 use sluice_load::result::Load;
@@ -12,6 +16,42 @@ const KEPT_UP_MIN: f64 = 0.98;
 /// Conditions that must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Promise(Vec<Condition>);
+
+/// The objective of `find-limit` and of shares of a limit, unless another one is given: `p99<50ms,errors<0.1%`.
+impl Default for Promise {
+    fn default() -> Self {
+        Promise(vec![
+            Condition::Percentile(99.0, 50e6),
+            Condition::Errors(0.001),
+        ])
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, condition) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let limit =
+                |ns: &f64| format!("{:?}", Duration::from_nanos(*ns as u64)).replace('µ', "u");
+            match condition {
+                Condition::Percentile(percent, ns) => write!(f, "{comma}p{percent}<{}", limit(ns)),
+                Condition::Mean(ns) => write!(f, "{comma}mean<{}", limit(ns)),
+                Condition::Max(ns) => write!(f, "{comma}max<{}", limit(ns)),
+                Condition::Errors(share) => {
+                    write!(f, "{comma}errors<{}%", (share * 1e8).round() / 1e6)
+                }
+            }?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Promise {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {

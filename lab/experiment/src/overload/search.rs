@@ -70,6 +70,7 @@ pub(super) fn limit(steps: &mut Steps<'_>, slo: &Promise) -> Result<Verdict, Ref
         words,
         completion,
         overload: None,
+        rate: limit,
     })
 }
 

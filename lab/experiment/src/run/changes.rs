@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::Options;
 use crate::agent::AgentSpec;
 use crate::cell_filter::Only;
-use crate::file::{Claim, File, NATIVE};
+use crate::file::{Claim, File, NATIVE, RestPart};
 use sluice_audit::limits::BLOCKS_MIN;
 use sluice_load::generator::probe::sha256;
+use sluice_load::generator::warmup::Warmup;
 use sluice_load::result::{Beside, Experiment, Saying};
 
 /// Durations and levels of `--quick`. It has as few blocks as a confidence interval needs.
@@ -35,7 +36,11 @@ pub(super) fn change(file: &mut File, options: &Options) -> Vec<String> {
     }
     if let Some(warmup) = options.warmup {
         file.load.warmup = warmup;
-        changes.push(format!("--warmup {} s", warmup.as_secs_f64()));
+        changes.push(format!("--warmup {warmup}"));
+    }
+    if let Some(rest) = options.rest {
+        file.load.rest.idle = rest;
+        changes.push(format!("--rest {} s", rest.as_secs_f64()));
     }
     if let Some(clients) = &options.clients {
         file.matrix.clients.clone_from(clients);
@@ -76,10 +81,14 @@ fn quick(file: &mut File) -> String {
     file.repeat.again = file.repeat.again.min(1);
     let of_file = &file.quick;
     let duration = of_file.duration.unwrap_or(QUICK_DURATION);
-    let warmup = of_file.warmup.unwrap_or(QUICK_WARMUP);
     file.load.duration = file.load.duration.min(duration);
-    file.load.warmup = file.load.warmup.min(warmup);
-    file.load.rest = Duration::ZERO;
+    file.load.warmup = match (file.load.warmup, of_file.warmup) {
+        (Warmup::Time(time), Some(Warmup::Time(quick))) => Warmup::Time(time.min(quick)),
+        (_, Some(quick)) => quick,
+        (Warmup::Time(time), None) => Warmup::Time(time.min(QUICK_WARMUP)),
+        (requests, None) => requests,
+    };
+    file.load.rest = RestPart::default();
     let drain = file.load.drain.unwrap_or(file.load.timeout);
     file.load.drain = Some(drain.min(QUICK_DRAIN));
     let levels = &file.matrix.clients;

@@ -173,6 +173,7 @@ impl Walk {
                 words: format!("{}; the server ended with {status}", verdict.words),
                 completion: Completion::No,
                 overload: verdict.overload,
+                rate: None,
             }),
             (Err(Refused(text)), _) => Err(CellState::DidNotStart(text)),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{NoBlock, Stage, TRUSTED, in_url};
 use crate::adapter::Task;
 use crate::agent::{Divided, Fleet};
-use crate::file::{File, Talk, Test};
+use crate::file::{File, Rate, Talk, Test};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
 use crate::single::{Sampled, fleet_and_watch, load_and_watch, tool_and_watch};
@@ -61,6 +61,13 @@ impl Stage {
             // The certificate is the lab's own.
             insecure: plan.tls.is_some(),
         };
+        if plan.warmup_requests.is_some() {
+            let text = format!(
+                "{} warms up for a time, not for a number of requests",
+                tool.name()
+            );
+            return Err(CellState::Skipped(text).into());
+        }
         // What a program does not support is known before it runs.
         tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
         if plan.scenario.is_some()
@@ -108,7 +115,13 @@ impl Stage {
             target.authority = self.fill(host, file, cell)?;
         }
         let trusted = self.tls(test);
-        let mode = match test.rate.or(file.load.rate) {
+        let rate = match test.rate(&file.load) {
+            None => None,
+            Some(Rate::PerSecond(rate)) => Some(*rate),
+            // Not known yet where no load follows, and where a search chooses the rate.
+            Some(Rate::OfLimit { .. }) => self.rates.get(&cell.id).copied(),
+        };
+        let mode = match rate {
             None => Mode::Closed,
             Some(rate) => Mode::Open {
                 rate,
@@ -132,7 +145,8 @@ impl Stage {
             threads: self.load_cpus.len().max(1),
             cpus: self.load_cpus.clone(),
             requests_max: None,
-            warmup: file.load.warmup,
+            warmup: file.load.warmup.most(),
+            warmup_requests: file.load.warmup.requests(),
             duration: file.load.duration,
             drain: file.load.drain.unwrap_or(file.load.timeout),
             timeout: file.load.timeout,

@@ -37,6 +37,10 @@ pub const ALARM_MAX: Duration = Duration::from_millis(100);
 /// Open loop: 99 % of requests must be sent at most this much later than due for latencies to be the target's.
 pub const LATE_MAX: Duration = Duration::from_micros(100);
 
+/// Longest warm-up by a number of requests, unless another time is given: a server that has not served them by then does not
+/// become warm.
+pub const WARMUP_MAX: Duration = Duration::from_secs(60);
+
 /// How long requests in flight may still take after Ctrl-C: the user waits.
 pub const INTERRUPTED_DRAIN: Duration = Duration::from_millis(500);
 

@@ -31,6 +31,7 @@ mod tickets;
 mod timers;
 pub mod trust;
 pub mod udp;
+pub mod warmup;
 mod worker;
 
 use std::io;
@@ -87,8 +88,10 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// Closed loop: ends after this many requests, all of which count, instead of a time window.
     pub requests_max: Option<u64>,
-    /// Load before the window.
+    /// Load before the window; the longest, if it is limited by a number of requests.
     pub warmup: Duration,
+    /// Successful requests that end the warm-up. Not for scenarios, which begin with their first phase.
+    pub warmup_requests: Option<u64>,
     /// The window.
     pub duration: Duration,
     /// How long requests in flight at the end of the window may still take.
@@ -223,6 +226,7 @@ impl Plan {
                 Some(_) => 0.0,
                 None => self.warmup.as_secs_f64(),
             },
+            warmup_requests: self.warmup_requests.filter(|_| self.requests_max.is_none()),
             timeout_s: self.timeout.as_secs_f64(),
             verify: match &self.scenario {
                 Some(scenario) => scenario.words(),
@@ -312,6 +316,7 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
         signals: &signals,
         clock,
     };
+    let mut warmup = plan.warmup;
     let records = thread::scope(|scope| -> io::Result<Vec<Recorder>> {
         let mut handles = Vec::new();
         for thread in 0..threads {
@@ -343,8 +348,21 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
                 return join(handles, shared, watch);
             }
         }
+        let ramped = Instant::now();
         let begin = match &plan.barrier {
-            None => Some(Instant::now() + plan.warmup.max(NOTICE)),
+            None => {
+                let served = || {
+                    let ended = handles.iter().all(|handle| handle.is_finished());
+                    match ended || plan.interrupt.is_set() {
+                        true => u64::MAX,
+                        false => signals.ok.load(Ordering::Relaxed),
+                    }
+                };
+                let (waited, notice) = warm_up(plan, ramped, served);
+                warmup = waited + notice;
+                let begin = Instant::now() + notice;
+                Some(begin)
+            }
             Some(barrier) => {
                 barrier.set_ramped();
                 barrier.wait_begin(&plan.interrupt)
@@ -359,7 +377,26 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
         watch(Stage::Window(begin, end));
         join(handles, shared, watch)
     })?;
-    Ok(put_together(plan, records))
+    Ok(put_together(plan, records, warmup))
+}
+
+/// Warms up until the window can be fixed. Returns how long that took, and the time between then and the beginning of the window,
+/// in which the load goes on. `served` is the number of successful requests so far.
+fn warm_up(plan: &Plan, ramped: Instant, served: impl Fn() -> u64) -> (Duration, Duration) {
+    match (plan.warmup_requests, plan.mode) {
+        (None, _) => (Duration::ZERO, plan.warmup.max(NOTICE)),
+        // Requests are due at a known rate, from when the window is known.
+        (Some(count), Mode::Open { rate, .. }) => {
+            let seconds = (count as f64 / rate).min(plan.warmup.as_secs_f64());
+            (Duration::ZERO, Duration::from_secs_f64(seconds).max(NOTICE))
+        }
+        (Some(count), Mode::Closed) => {
+            while served() < count && ramped.elapsed() + NOTICE < plan.warmup {
+                thread::sleep(JOIN_PAUSE);
+            }
+            (ramped.elapsed(), NOTICE)
+        }
+    }
 }
 
 /// How long opening all connections may take.
@@ -433,7 +470,7 @@ fn pin(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
+fn put_together(plan: &Plan, mut records: Vec<Recorder>, warmup: Duration) -> Load {
     let busy = |record: &Recorder| {
         let window = (record.window.end - record.window.begin).max(1);
         record.cpu_ns.saturating_sub(record.spun_ns) as f64 / window as f64
@@ -452,7 +489,7 @@ fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
     };
     if plan.requests_max.is_none() {
         // The window never begins at once: the threads have to notice it.
-        load.asked.warmup_s = load.asked.warmup_s.max(NOTICE.as_secs_f64());
+        load.asked.warmup_s = warmup.max(NOTICE).as_secs_f64();
     }
     if records.is_empty() {
         return load;

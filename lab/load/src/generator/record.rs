@@ -72,6 +72,8 @@ pub struct Recorder {
     transfer: Bytes,
     /// Connections over the whole run.
     pub connections: Connections,
+    /// Successful requests before the window.
+    warmup_ok: u64,
     /// Open loop: delay of sending although a connection was free.
     pub send_lag: Histogram,
     /// Durations of the rounds of the event loop.
@@ -176,6 +178,7 @@ impl Recorder {
                 clients: Some(0),
                 ..Connections::default()
             },
+            warmup_ok: 0,
             send_lag: Histogram::new(),
             loop_lag: Histogram::new(),
             cpu_ns: 0,
@@ -272,6 +275,7 @@ impl Recorder {
         let ended_inside = self.window.has(now);
         if done.outcome.is_ok() {
             self.connections.responses += 1;
+            self.warmup_ok += u64::from(now < self.window.begin);
         }
         if !counts && !ended_inside {
             return;
@@ -413,6 +417,7 @@ impl Recorder {
         self.ok += other.ok;
         self.ended_ok += other.ended_ok;
         self.due += other.due;
+        self.warmup_ok += other.warmup_ok;
         for (mine, theirs) in [
             (&mut self.total, &other.total),
             (&mut self.service, &other.service),
@@ -484,6 +489,7 @@ impl Recorder {
         load.window_s = (self.window.end - self.window.begin) as f64 / 1e9;
         load.ok = self.ok;
         load.ended_ok = self.ended_ok;
+        load.warmup_ok = Some(self.warmup_ok);
         load.due = (self.count_by == CountBy::Due).then_some(self.due);
         load.failures = FailureClass::ALL
             .into_iter()
@@ -642,6 +648,7 @@ mod tests {
             "those before and after, too"
         );
         assert_eq!(closed.transfer.bodies, 14);
+        assert_eq!((closed.warmup_ok, open.warmup_ok), (1, 1));
     }
 
     #[test]

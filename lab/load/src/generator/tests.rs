@@ -48,6 +48,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         cpus: Vec::new(),
         requests_max: requests,
         warmup: Duration::ZERO,
+        warmup_requests: None,
         duration: Duration::from_secs(1),
         drain: Duration::from_secs(5),
         timeout: Duration::from_secs(5),
@@ -267,6 +268,58 @@ fn the_warmup_that_took_place_is_recorded() {
     let mut timed = plan(server.address, None);
     timed.duration = Duration::from_millis(100);
     assert_eq!(load(&timed).asked.warmup_s, NOTICE.as_secs_f64());
+}
+
+#[test]
+fn a_warmup_ends_with_its_requests() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, None);
+    plan.duration = Duration::from_millis(100);
+    // Nobody would wait for an hour.
+    (plan.warmup, plan.warmup_requests) = (Duration::from_secs(3_600), Some(200));
+    let closed = load(&plan);
+    assert!(closed.warmup_ok.unwrap() >= 200, "{:?}", closed.warmup_ok);
+    assert_eq!(closed.asked.warmup_requests, Some(200));
+    let took = closed.asked.warmup_s;
+    assert!((NOTICE.as_secs_f64()..3_600.0).contains(&took), "{took}");
+    let all = closed.connections.responses;
+    assert!(closed.warmup_ok.unwrap() + closed.ended_ok <= all);
+    let words = closed.warmup_words();
+    assert!(words.ends_with("; 200 requests were to end it)"), "{words}");
+    // In the open loop the rate decides how long that takes.
+    plan.mode = Mode::Open {
+        rate: 100.0,
+        poisson: false,
+    };
+    plan.warmup_requests = Some(90);
+    let open = load(&plan);
+    assert!(
+        (open.asked.warmup_s - 0.9).abs() < 1e-3,
+        "{}",
+        open.asked.warmup_s
+    );
+    assert!(open.warmup_ok.unwrap() <= 90);
+    // All requests of a number count, so there is no warm-up.
+    plan.mode = Mode::Closed;
+    plan.requests_max = Some(10);
+    let counted = load(&plan);
+    let (asked, served) = (&counted.asked, counted.warmup_ok);
+    assert_eq!(
+        (asked.warmup_requests, served, counted.ok),
+        (None, Some(0), 10)
+    );
+}
+
+#[test]
+fn a_warmup_by_requests_is_bounded_in_time() {
+    let server = Faulty::start(|_| Act::Status(503));
+    let mut plan = plan(server.address, None);
+    plan.duration = Duration::from_millis(100);
+    plan.failure_pause = Duration::from_millis(5);
+    (plan.warmup, plan.warmup_requests) = (Duration::from_millis(600), Some(10));
+    let load = load(&plan);
+    assert_eq!((load.warmup_ok, load.ok), (Some(0), 0));
+    assert!(load.failed() > 0 && load.asked.warmup_s >= 0.6 - 1e-3);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Distribution, FailureClass, Failures};
+use crate::quantity::thousands;
 
 /// One load of one target by one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,9 @@ pub struct Load {
     pub ok: u64,
     /// Successful requests that ended inside the window, whenever they were due: throughput is this over `window_s`.
     pub ended_ok: u64,
+    /// Successful requests that ended before the window; `None` if the engine does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_ok: Option<u64>,
     /// Open loop: requests that were due inside the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
@@ -163,6 +167,21 @@ impl Load {
         ((clients as f64) < wanted * (1.0 - MISSING_MAX)).then_some(clients)
     }
 
+    /// The warm-up that took place, in words.
+    pub fn warmup_words(&self) -> String {
+        let requests = |count: u64| format!("{} requests", thousands(count as f64));
+        let wanted = self.asked.warmup_requests.map(requests);
+        let served = match (self.warmup_ok.map(requests), wanted) {
+            (Some(served), Some(wanted)) => format!(" ({served}; {wanted} were to end it)"),
+            (Some(served), None) => format!(" ({served})"),
+            (None, _) => String::new(),
+        };
+        match self.asked.warmup_s {
+            0.0 => "without warm-up".to_string(),
+            seconds => format!("after {seconds:.1} s of warm-up{served}"),
+        }
+    }
+
     /// Failed requests of all classes.
     pub fn failed(&self) -> u64 {
         self.failures.iter().map(|failures| failures.count).sum()
@@ -256,6 +275,9 @@ pub struct Asked {
     pub duration_s: f64,
     /// Load before the window, which counts nowhere; 0 if there was none.
     pub warmup_s: f64,
+    /// Successful requests with which the warm-up was to end; `None` if it was limited by time alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_requests: Option<u64>,
     /// Timeout of a request from when it was sent, and of the wait for a connection before that.
     pub timeout_s: f64,
     /// What is verified in every response, in words.

@@ -9,6 +9,7 @@ mod histogram;
 mod load;
 mod overload;
 mod resources;
+mod rest;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ pub use load::{
 };
 pub use overload::{Overload, OverloadStep};
 pub use resources::{BackendCounts, CPU_TICK_S, Resources, System, SystemPoint, Tree, TreePoint};
+pub use rest::Rest;
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "sluice.lab/1";
@@ -60,9 +62,43 @@ pub struct RunResult {
     /// Servers beyond the capacity of their upstream; empty unless `lab break` ran an experiment that says what it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overload: Vec<Overload>,
+    /// Limits that were searched for before the blocks, for rates that are shares of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RateLimit>,
     /// What a reader must know, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// The highest rate at which a server met an objective.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RateLimit {
+    /// ID of the cell that was searched; it changes with its definition.
+    pub cell: String,
+    /// The axes of that cell.
+    pub axes: BTreeMap<String, String>,
+    /// The objective, such as `p99<50ms,errors<0.1%`.
+    pub objective: String,
+    /// The limit in requests per second.
+    pub per_s: f64,
+    /// Throughput of the closed loop with which the search began.
+    pub closed_per_s: f64,
+    /// Length of a step of the search.
+    pub step_s: f64,
+    /// The rates that were tried, in chronological order.
+    pub tried: Vec<RateTried>,
+    /// When the search began, in milliseconds since 1970.
+    pub started_unix_ms: u64,
+}
+
+/// A rate that a search tried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RateTried {
+    /// Requests per second.
+    pub per_s: f64,
+    /// Why the objective was not met; `None` if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
 }
 
 /// The experiment that was run.
@@ -235,6 +271,9 @@ pub struct Block {
     pub position: usize,
     /// When it began, in milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// The pause before it, if there was a reason for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Rest>,
     /// From the start of the server to its first expected response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,

@@ -139,16 +139,23 @@ impl Samples {
         }
     }
 
+    /// The samples of the window. If a busy machine left none in it, those before and after it: what is not a counter was measured
+    /// then as well.
+    fn inside(&self, begin: Instant, end: Instant) -> &[Sample] {
+        let from = self.list.partition_point(|sample| sample.at < begin);
+        let to = self.list.partition_point(|sample| sample.at < end);
+        if from < to {
+            return &self.list[from..to];
+        }
+        &self.list[from.saturating_sub(1)..self.list.len().min(from + 1)]
+    }
+
     fn growth(&self, begin: Instant, end: Instant, counter: impl Fn(&Sample) -> f64) -> f64 {
         (self.at(end, &counter) - self.at(begin, &counter)).max(0.0)
     }
 
     fn tree(&self, begin: Instant, end: Instant, of: impl Fn(&Sample) -> &TreeSample) -> Tree {
-        let inside = || {
-            let list = self.list.iter();
-            list.filter(|sample| begin <= sample.at && sample.at < end)
-                .map(&of)
-        };
+        let inside = || self.inside(begin, end).iter().map(&of);
         let most = |value: fn(&TreeSample) -> u64| inside().map(value).max().unwrap_or(0);
         let count = inside().count().max(1) as u64;
         let growth = |counter: fn(&TreeSample) -> f64| self.growth(begin, end, |s| counter(of(s)));

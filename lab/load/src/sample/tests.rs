@@ -97,4 +97,9 @@ fn the_window_is_read_off_between_samples() {
     assert!((costs.subject.cpu_user_s - 150.0 / process::ticks_per_s()).abs() < 1e-6);
     assert_eq!(costs.subject.rss_peak_bytes, 100);
     assert_eq!(costs.subject.points[0].at_ms, 50);
+    // Without a sample inside, those around it count, and never 0.
+    let at = |ms| begin + Duration::from_millis(ms);
+    let peak = |from, to| samples.over(at(from), at(to)).subject.rss_peak_bytes;
+    assert_eq!((peak(110, 190), peak(150, 201)), (300, 300));
+    assert_eq!((peak(1, 2), peak(400, 500)), (100, 300));
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::super::limits_found as limits;
 use super::super::line_diff::line_diff;
 use super::super::text::{escape, size};
 use sluice_audit::finding::count;
@@ -54,6 +55,7 @@ pub fn write(result: &RunResult) -> String {
             .map(|(name, value)| (name.clone(), value.clone())),
     );
     facts.extend(load_facts(result));
+    facts.extend(limits::lines(result));
     facts.push(("Start value".into(), result.seed.to_string()));
     facts.push(("Took".into(), format!("{:.0} s", result.duration_s)));
     let rows: String = facts
@@ -103,8 +105,10 @@ fn load_facts(result: &RunResult) -> Vec<(String, String)> {
         (
             "Window".to_string(),
             format!(
-                "{} s after {} s of warm-up, timeout {} s",
-                asked.duration_s, asked.warmup_s, asked.timeout_s
+                "{} s {}, timeout {} s",
+                asked.duration_s,
+                block.load.warmup_words(),
+                asked.timeout_s
             ),
         ),
         ("Response verification".to_string(), asked.verify.clone()),
