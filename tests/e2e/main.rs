@@ -54,6 +54,7 @@ mod rare_options;
 mod redis_upstreams;
 mod reload;
 mod remote_admin;
+mod request_ids;
 mod request_paths;
 mod responders;
 mod shared_limits;
