@@ -271,12 +271,12 @@ impl Server {
 
     /// What this process has counted, for one that replaces it and continues its time line.
     pub fn counted(&self) -> Counted {
-        Counted::of(&self.recorder.shared::<Zones>())
+        Counted::of(&self.recorder.shared::<Zones>(), self.recorder.hub())
     }
 
     /// Continues with what the replaced process has counted.
     pub fn add_counted(&self, counted: Counted) {
-        counted.add_to(&self.recorder.shared::<Zones>());
+        counted.add_to(&self.recorder.shared::<Zones>(), self.recorder.hub());
     }
 
     /// Stops accepting until a configuration is applied again; clients that connect meanwhile wait.
