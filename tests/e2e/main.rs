@@ -18,6 +18,7 @@ mod caddy_parity;
 mod cgi;
 mod client_text;
 mod command_line;
+mod config_load;
 mod containment;
 mod directed_upstreams;
 mod directives;
