@@ -379,6 +379,9 @@ fn settings_of_a_json_configuration_do_not_vanish() {
     };
     let load = r#"{"admin":{"config":{"load":{"module":"http","url":"http://a.test"}}}}"#;
     let (code, said) = validate(load);
+    assert_eq!(code, Some(0), "{said}");
+    let load = r#"{"admin":{"config":{"load":{"module":"http","url":"a.test"}}}}"#;
+    let (code, said) = validate(load);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("admin.config.load"), "{said}");
     let identity = r#"{"admin":{"identity":{"identifiers":["a.test"]}}}"#;

@@ -263,3 +263,43 @@ fn places_of_an_nginx_conf_share_the_limit_that_they_inherit() {
     // A subrequest has no slot of its own, or the request would wait for itself.
     assert_eq!(server.ask("/guarded").status, 200);
 }
+
+#[test]
+fn an_nginx_conf_trusts_the_priorities_of_its_proxies() {
+    for (trusted, served) in [
+        // Addresses of servers and of locations count alike, with and without the address of a client.
+        ("set_real_ip_from 127.0.0.1;", ["/high", "/normal", "/low"]),
+        ("set_real_ip_from 192.0.2.1;", ["/low", "/normal", "/high"]),
+        ("", ["/low", "/normal", "/high"]),
+    ] {
+        for (of_server, of_location) in [(trusted, ""), ("", trusted)] {
+            let gate = Gate::default();
+            let upstream = gate.start();
+            let server = nginx_queue(upstream.port, of_server, of_location);
+            let mut clients = vec![send(&server, "/first", "")];
+            wait_for_requests(&gate, &server, 1);
+            let waiting = [
+                ("/low", "X-Priority: low\r\nX-Forwarded-For: 10.1.1.1\r\n"),
+                (
+                    "/normal",
+                    "X-Priority: very\r\nX-Forwarded-For: 10.1.1.2\r\n",
+                ),
+                ("/high", "X-Priority: High\r\n"),
+            ];
+            queue_up(&server, &mut clients, &waiting);
+            serve_all(&gate, &server, &mut clients);
+            assert_eq!(gate.seen()[1..], served, "{of_server}, {of_location}");
+        }
+    }
+}
+
+fn nginx_queue(upstream: u16, of_server: &str, of_location: &str) -> Server {
+    let setup = Setup::bare();
+    let text = setup.fill(&format!(
+        "events {{}}\nhttp {{\nserver {{ listen 127.0.0.1:{{port}};\n{of_server}\n\
+         location / {{ {of_location} overload queue 1 timeout=1m name=app; \
+         proxy_pass http://127.0.0.1:{upstream}; }}\n}}\n}}\n"
+    ));
+    setup.folder().write("nginx.conf", text);
+    setup.args(&["--config", "nginx.conf"]).start()
+}

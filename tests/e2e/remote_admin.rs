@@ -10,7 +10,9 @@ use sluice_net::sys::process::Signal;
 
 use crate::handshakes::ClientCa;
 use crate::harness::{Server, Setup, eventually, free_port, run_to_end, text};
+use crate::nginx::prefix::is_alive;
 use crate::tls::{connect, trusting_local};
+use crate::upgrade::running::Running;
 
 /// A self-signed certificate of a client, and its key.
 struct Owner {
@@ -223,4 +225,40 @@ fn mistakes_are_refused_at_their_places() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+/// The new process takes over the socket of the endpoint, the certificates and who is let in; a configuration that was changed
+/// from another machine is in effect there.
+#[test]
+fn an_upgrade_takes_the_endpoint_over() {
+    let (remote, owner) = (free_port(), Owner::new());
+    let access = json!([{"public_keys": [encoded(&owner.pem)]}]);
+    let setup = Setup::bare();
+    let config = setup.fill(&configuration(remote, &access));
+    setup.folder().write("sluice.json", config);
+    let running = Running::of(setup.args(&["run", "--config", "sluice.json"]));
+    let server = &running.server;
+    server.wait_for_words("remote admin endpoint started");
+    let before = ask(server, remote, Some(&owner), READ);
+    assert_eq!(
+        before.as_ref().map(|(status, _)| *status),
+        Some(200),
+        "{before:?}"
+    );
+    assert_eq!(
+        ask(server, remote, Some(&owner), CHANGE).map(|(status, _)| status),
+        Some(200)
+    );
+    for _ in 0..2 {
+        let old = running.pid().expect("it runs");
+        running.upgrade();
+        assert_eq!(ask(server, remote, Some(&owner), READ), before);
+        assert_eq!(ask(server, remote, Some(&Owner::new()), READ), None);
+        eventually("the end", || !is_alive(old), || server.stderr());
+        assert_eq!(ask(server, remote, Some(&owner), READ), before);
+        assert_eq!(ask(server, remote, None, READ), None);
+        assert_eq!(server.ask("/").text(), "two");
+    }
+    let refused = "remote admin endpoint is not available";
+    assert!(!server.stderr().contains(refused), "{}", server.stderr());
 }

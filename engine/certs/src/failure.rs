@@ -418,6 +418,10 @@ pub enum Notice {
     NotIssued {
         /// The subject.
         subject: Subject,
+        /// Whether there is a certificate that was to be renewed.
+        renewal: bool,
+        /// The issuers that were to issue it, in order.
+        issuers: Vec<String>,
         /// The error of the last issuer.
         why: String,
         /// The time of the retry.
@@ -593,8 +597,8 @@ impl fmt::Display for Notice {
             Notice::Passed { subject, why } => {
                 write!(f, "trying the next issuer for `{subject}`: {why}")
             }
-            Notice::NotIssued { subject, why, next } => {
-                let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
+            Notice::NotIssued { subject, why, .. } => {
+                let wait = self.retry_in(SystemTime::now()).unwrap_or_default();
                 write!(
                     f,
                     "no certificate for `{subject}` yet, next attempt in {} s: {why}",
@@ -618,6 +622,8 @@ mod tests {
         let now = SystemTime::now();
         let failed = Notice::NotIssued {
             subject: Subject::parse("a.test").unwrap(),
+            renewal: false,
+            issuers: vec!["ca".to_owned()],
             why: "timeout".to_owned(),
             next: now + Duration::from_secs(60),
         };

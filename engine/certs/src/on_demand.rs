@@ -292,8 +292,11 @@ impl OnDemand {
                 Ok(())
             }
             Err(error) => {
+                let plan = self.plan(rule, subject);
                 maintainer.notify(Notice::NotIssued {
                     subject: subject.clone(),
+                    renewal: store.pair_for(subject).is_some(),
+                    issuers: plan.map_or_else(Vec::new, |plan| plan.issuer_ids()),
                     why: error.to_string(),
                     next: now + ON_DEMAND_PAUSE,
                 });

@@ -117,6 +117,8 @@ objects! {
         pub trusted_proxies_unix: bool,
         /// Access logs; none are written when absent.
         pub logs: Option<ServerLogs>,
+        /// Gives each request an ID, in a header and on error pages (ours).
+        pub request_id: Option<RequestIdHeader>,
         /// The versions of HTTP spoken: `h1 h2 h2c h3`.
         pub protocols: Vec<String>,
         /// The versions spoken on each listen address, where they differ.
@@ -127,6 +129,12 @@ objects! {
         pub http3: Option<Http3>,
         /// Metrics of this server (an old place).
         pub metrics: Option<Metrics>,
+    }
+
+    /// The header for the ID of a request.
+    pub struct RequestIdHeader {
+        /// Its name; `X-Request-Id` when empty.
+        pub header: String,
     }
 
     /// Limits of HTTP/3 and of QUIC under it.

@@ -48,6 +48,14 @@ pub use value::{Duration, TimeLimit, WeakString, placeholder_name};
 
 use object::objects;
 
+object::tagged! {
+    /// Where a further configuration is loaded from.
+    pub enum ConfigSource by "module" {
+        /// An HTTP server.
+        Http(HttpLoader) = "http",
+    }
+}
+
 objects! {
     /// A whole configuration.
     pub struct Config {
@@ -116,9 +124,37 @@ objects! {
         /// Whether the last one is kept on disk.
         pub persist: Option<bool>,
         /// Where a further one is loaded from.
-        pub load: Option<RawModule>,
-        /// When it is loaded.
+        pub load: Option<ConfigSource>,
+        /// How long to wait before it is loaded; at once, and only once, when zero.
         pub load_delay: Duration,
+    }
+
+    /// A request for a configuration.
+    pub struct HttpLoader {
+        /// Its method; GET when empty.
+        pub method: String,
+        /// The URL.
+        pub url: String,
+        /// Its headers.
+        pub headers: BTreeMap<String, Vec<String>>,
+        /// How long it may take; 10 seconds when zero.
+        pub timeout: Duration,
+        /// The format of the response; as its media type says, or detected, when empty.
+        pub adapter: String,
+        /// Settings of TLS.
+        pub tls: Option<LoaderTls>,
+    }
+
+    /// TLS towards a server that has a configuration.
+    pub struct LoaderTls {
+        /// Shows the certificate of `admin.identity`.
+        pub use_server_identity: bool,
+        /// The file of a client certificate (PEM).
+        pub client_certificate_file: String,
+        /// The file of its key (PEM).
+        pub client_certificate_key_file: String,
+        /// Files of the CAs that are trusted (PEM); those of the system when empty.
+        pub root_ca_pem_files: Vec<String>,
     }
 
     /// What runs, by the name of the app.

@@ -3,6 +3,7 @@
 //! nginx. All workers share a group without locks: shared state consists of sums that stay correct under concurrent
 //! additions. Reading requests and counting requests in progress is up to the caller.
 
+mod failing;
 mod ring;
 #[cfg(test)]
 mod tests;

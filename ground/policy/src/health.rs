@@ -124,6 +124,29 @@ impl PassiveHealth {
         self.failures.iter().filter(counts).count() as u32
     }
 
+    /// The failures that count, the earliest first.
+    pub fn remembered(&self, now: Moment) -> Vec<Moment> {
+        let nanos = self.failures.iter().map(|at| at.load(Ordering::Relaxed));
+        let mut counted: Vec<u64> = nanos.filter(|nanos| self.counts(*nanos, now)).collect();
+        counted.sort_unstable();
+        let moment = |nanos: u64| Moment::START + Duration::from_nanos(nanos - 1);
+        counted.into_iter().map(moment).collect()
+    }
+
+    /// Adds failures from before: those of a process that this one replaces. A failure at this very moment may get lost.
+    pub fn add(&self, before: &[Moment], now: Moment) {
+        let mut all = self.remembered(now);
+        all.extend(before.iter().map(|failure| (*failure).min(now)));
+        all.sort_unstable();
+        for place in &self.failures {
+            place.store(0, Ordering::Relaxed);
+        }
+        let surplus = all.len().saturating_sub(self.failures.len());
+        for failure in all.drain(surplus..) {
+            self.fail(failure);
+        }
+    }
+
     /// Whether failures are remembered at all.
     pub fn is_on(&self) -> bool {
         !self.failures.is_empty()

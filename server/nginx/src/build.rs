@@ -12,6 +12,7 @@ use sluice_model::nginx::{
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::request_id::{Form, RequestIds};
 
 use crate::charset::recode::Charsets;
 use crate::client_timeouts::ClientTimeouts;
@@ -143,6 +144,11 @@ impl Build {
                 .real_ip
                 .as_ref()
                 .map(|real_ip| RealIp::build(real_ip).map(Box::new))
+                .transpose()?,
+            request_ids: config
+                .request_id
+                .as_ref()
+                .map(|config| RequestIds::build(config, Form::Hexadecimal).map(Box::new))
                 .transpose()?,
             clients: config
                 .clients

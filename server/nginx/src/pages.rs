@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use sluice_message::{FieldId, Method, Status};
+use sluice_message::{FieldId, Method, ResponseHead, Status};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::Place as Config;
 use sluice_net::Body;
@@ -249,7 +249,16 @@ impl Handler for Own {
             exchange.res.fields.set(FieldId::ContentType, b"text/html");
         }
         let title = more.map_or_else(|| heading.to_owned(), |more| format!("400 {more}"));
-        let more = more.map_or_else(String::new, |more| format!("<center>{more}</center>\r\n"));
+        let mut more = more.map_or_else(String::new, |more| format!("<center>{more}</center>\r\n"));
+        // nginx's pages have no such line, and ours only with `request_id`. The ID needs no escapes.
+        if let Some(id) = exchange
+            .context
+            .request_id
+            .as_ref()
+            .filter(|_| is_error(&exchange.res))
+        {
+            more = format!("{more}<center>Request ID: {}</center>\r\n", id.as_str());
+        }
         let signature = &*place.pages.signature;
         let foot = match signature.is_empty() {
             true => String::new(),
@@ -263,6 +272,11 @@ impl Handler for Own {
         exchange.inline.extend_from_slice(text.as_bytes());
         Step::Done(Body::Inline)
     }
+}
+
+/// Whether a built-in page reports an error, not a redirect.
+fn is_error(head: &ResponseHead) -> bool {
+    head.status.code() >= 400
 }
 
 /// The reason phrase in the status line of nginx's own responses: that of its page but for two, and the registered one

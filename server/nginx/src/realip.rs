@@ -91,6 +91,8 @@ impl RealIp {
         if !is_trusted {
             return;
         }
+        // Also without an address of a client: its health checks have a priority and an ID as well.
+        exchange.context.from_trusted_proxy = true;
         let found = match &self.source {
             AddressSource::Header => exchange.conn.facts.proxied.as_ref().map(|ends| ends.source),
             AddressSource::Field(name) => {
@@ -101,7 +103,6 @@ impl RealIp {
         if let Some(client) = found {
             exchange.context.client_ip = Some(client.ip());
             exchange.context.nginx_mut().real_port = Some(client.port());
-            exchange.context.from_trusted_proxy = true;
         }
     }
 

@@ -31,6 +31,7 @@ pub fn begin(exchange: &mut Exchange, path: &[u8]) -> Exchange {
         client_ip: exchange.context.client_ip,
         from_trusted_proxy: exchange.context.from_trusted_proxy,
         uuid: exchange.context.uuid.clone(),
+        request_id: exchange.context.request_id.clone(),
         ..Context::default()
     };
     context

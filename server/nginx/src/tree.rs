@@ -17,6 +17,7 @@ use sluice_observe::site_counts::{SiteCounts, SiteTable};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::request_id::RequestIds;
 
 use crate::client_timeouts::ClientTimeouts;
 use crate::clients::Clients;
@@ -136,6 +137,7 @@ pub(crate) struct Server {
     pub(crate) takes_odd_names: bool,
     pub(crate) heads: HeadLimits,
     pub(crate) real_ip: Option<Box<RealIp>>,
+    pub(crate) request_ids: Option<Box<RequestIds>>,
     /// Client certificate requirements.
     pub(crate) clients: Option<Box<Clients>>,
     pub(crate) rewrite: Vec<Line>,
@@ -256,6 +258,27 @@ impl Tree {
         let state = exchange.context.nginx_mut();
         state.server = Some(number);
         state.place = server.place;
+        let accepted = self.accept(exchange, server);
+        // Error pages for requests that are not accepted show an ID as well.
+        if let Some(request_ids) = &server.request_ids {
+            request_ids.assign(exchange);
+        }
+        accepted?;
+        if !uri::is_clean(exchange.req.uri.path()) {
+            let mut clean = Vec::new();
+            if uri::clean(exchange.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
+                let fault = Fault::new(Status::BAD_REQUEST, "the path leads out of the root");
+                return Err(Step::Fail(fault.caused_by(Cause::Client)));
+            }
+            if clean != exchange.req.uri.path() {
+                exchange.req.uri.set_path(&clean);
+            }
+        }
+        Ok(number)
+    }
+
+    /// Checks the head of a request, and determines its client.
+    fn accept(&self, exchange: &mut Exchange, server: &Server) -> Result<(), Step> {
         if let Err(fault) = heads::check(exchange) {
             // Other streams of an HTTP/2 connection have nothing to do with it.
             exchange.close |= exchange.req.version < Version::Http2;
@@ -268,17 +291,7 @@ impl Tree {
         if let Some(real_ip) = &server.real_ip {
             real_ip.set(exchange);
         }
-        if !uri::is_clean(exchange.req.uri.path()) {
-            let mut clean = Vec::new();
-            if uri::clean(exchange.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
-                let fault = Fault::new(Status::BAD_REQUEST, "the path leads out of the root");
-                return Err(Step::Fail(fault.caused_by(Cause::Client)));
-            }
-            if clean != exchange.req.uri.path() {
-                exchange.req.uri.set_path(&clean);
-            }
-        }
-        Ok(number)
+        Ok(())
     }
 
     /// Counts a request at the site of its server.

@@ -21,6 +21,7 @@ use super::user_id_value::Which;
 use crate::state::NginxContext;
 use sluice_pipeline::context::CacheStatus;
 use sluice_pipeline::context::{DialectState, Exchange};
+use sluice_pipeline::request_id;
 use sluice_pipeline::values::{client_ip, remote_ip};
 
 /// Layouts of `$time_local` and `$time_iso8601`.
@@ -252,7 +253,7 @@ fn of_process_and_session(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>
             }
         }
         NginxKey::Tls(key) => super::tls::push(exchange, *key, out),
-        NginxKey::RequestId => request_id(exchange, out),
+        NginxKey::RequestId => request_id::push_hexadecimal(exchange, out),
         NginxKey::CacheStatus => {
             let status = exchange.context.upstream.cache;
             out.extend_from_slice(status.map_or("", CacheStatus::as_str).as_bytes());
@@ -539,15 +540,4 @@ fn time(seconds: u64, layout: &str, out: &mut Vec<u8>) {
 fn since_1970() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default()
-}
-
-/// The ID that `{http.request.uuid}` shows as well, in hexadecimal.
-fn request_id(exchange: &Exchange, out: &mut Vec<u8>) {
-    let [mut high, mut low] = exchange.context.uuid.get();
-    if high == 0 && low == 0 {
-        let bits = sluice_observe::random::bits();
-        (high, low) = ((bits >> 64) as u64, bits as u64);
-        exchange.context.uuid.set([high, low]);
-    }
-    show(out, format_args!("{high:016x}{low:016x}"));
 }

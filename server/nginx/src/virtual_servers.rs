@@ -40,6 +40,9 @@ impl VirtualServers for Tree {
             Status::NOT_IMPLEMENTED if exchange.req.target.is_empty() => Status::BAD_REQUEST,
             status => status,
         };
+        if let Some(request_ids) = &self.servers[number as usize].request_ids {
+            request_ids.assign(exchange);
+        }
         let why = format!("client sent an invalid request: {}", refused.why);
         Some(Fault::new(status, why).caused_by(Cause::Client))
     }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use sluice_message::{Fields, Moment, ResponseHead, Status};
+use sluice_message::{FieldName, Fields, Moment, ResponseHead, Status};
 use sluice_net::{Body, ClientLimits};
 
 use crate::failure::Reason;
@@ -52,6 +52,8 @@ pub struct Context {
     pub aside: Option<Box<Aside>>,
     /// The value of `{http.request.uuid}`; 0 until it is used.
     pub uuid: std::cell::Cell<Uuid>,
+    /// The ID of the request, with `request_id`.
+    pub request_id: Option<Arc<RequestId>>,
     /// Number of pages included by templates for this response.
     pub includes: std::cell::Cell<u16>,
     /// Data for the access log.
@@ -116,6 +118,22 @@ pub struct Aside {
     pub head: Option<ResponseHead>,
     /// What a handler that returned [`Step::Later`](crate::Step::Later) continues with.
     pub awaited: Option<Box<dyn Any>>,
+}
+
+/// The ID of a request, which `request_id` has set.
+#[derive(Debug)]
+pub struct RequestId {
+    /// Its text: letters, digits and signs that need no escapes in headers, logs and HTML.
+    pub(crate) text: Box<str>,
+    /// The header that has it.
+    pub(crate) header: Arc<FieldName>,
+}
+
+impl RequestId {
+    /// Its text, which needs no escapes in headers, logs and HTML.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
 }
 
 /// A random 128-bit number in two halves: a `u128` would require 16-byte alignment.
@@ -481,6 +499,7 @@ impl Context {
             from_trusted_proxy: self.from_trusted_proxy,
             original_method: self.original_method.clone(),
             uuid: self.uuid.clone(),
+            request_id: self.request_id.clone(),
             dialect: self.dialect.apart(),
             mapped: self.mapped.clone(),
             ..Context::default()
@@ -496,6 +515,7 @@ impl Context {
         self.groups.clear();
         self.scratch.clear();
         self.uuid.set([0; 2]);
+        self.request_id = None;
         self.includes.set(0);
         self.aside = None;
         self.client_ip = None;

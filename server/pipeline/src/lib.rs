@@ -21,6 +21,7 @@ pub mod openssl_names;
 pub mod program;
 pub mod record;
 pub mod refusal;
+pub mod request_id;
 pub mod seldom;
 pub mod settings;
 pub mod status;

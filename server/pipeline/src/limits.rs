@@ -6,3 +6,7 @@ pub const FRAMES_MAX: usize = 64;
 /// Maximum number of names that a wildcard of a `file` matcher examines. Larger folders are served, but not searched on
 /// each request.
 pub const GLOB_ENTRIES_MAX: usize = 10_000;
+
+/// Maximum length of a request ID from a trusted proxy: longer than those of load balancers in use (those of AWS have 80
+/// characters), short enough for each log line and error page.
+pub const REQUEST_ID_BYTES_MAX: usize = 128;

@@ -12,6 +12,7 @@ use crate::failure::Fault;
 use crate::frame::{Frame, Scope};
 use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
+use crate::request_id;
 use crate::subrequests::ServerRef;
 use crate::values;
 use crate::virtual_servers::VirtualServers;
@@ -394,7 +395,10 @@ impl Program {
                 exchange.context.groups.clear();
                 None
             }
-            Some(_) | None => finish(exchange, Body::Empty, watch),
+            Some(_) | None => {
+                let body = request_id::error_body(exchange);
+                finish(exchange, body, watch)
+            }
         }
     }
 }
@@ -436,10 +440,12 @@ fn fall_through<'a, W: Watch>(exchange: &mut Exchange, watch: &mut W) -> Option<
         exchange.inline = response.inline;
         return finish(exchange, response.body, watch);
     }
+    let mut body = Body::Empty;
     if let Some(error) = &exchange.context.error {
         exchange.res.status = error.status;
+        body = request_id::error_body(exchange);
     }
-    finish(exchange, Body::Empty, watch)
+    finish(exchange, body, watch)
 }
 
 /// Applies the filters to a response, last added first. `None` if a filter diverts to routes that produce a response to
@@ -463,6 +469,7 @@ fn finish<'a, W: Watch>(
     if let Some(aside) = &mut exchange.context.aside {
         aside.intercepted.clear();
     }
+    request_id::label(exchange);
     Some(Applied::Response(body))
 }
 

@@ -126,7 +126,10 @@ fn note_failure(recorder: &Recorder, exchange: &Exchange, completion: &Completio
             (None, Some(reason)) => reason.text.to_string(),
             (None, None) => error.map_or_else(String::new, |error| error.message.clone()),
         };
-        failure.id = error.map_or_else(String::new, |error| error.id.clone());
+        failure.id = match &exchange.context.request_id {
+            Some(id) => id.as_str().to_owned(),
+            None => error.map_or_else(String::new, |error| error.id.clone()),
+        };
         failure.upstream = exchange.context.upstream.address.clone();
     });
 }
@@ -207,6 +210,9 @@ fn write_error(
         fields.duration("duration", facts.duration);
         fields.integer("status", u64::from(status));
         fields.text("err_id", id.as_bytes());
+        if let Some(id) = &exchange.context.request_id {
+            fields.text("request_id", id.as_str().as_bytes());
+        }
     });
 }
 
@@ -255,6 +261,9 @@ pub fn log_remark(log: &Log, exchange: &Exchange, remark: &Remark<'_>) {
         add_request(fields, &facts, Credentials::Hidden);
         if !remark.upstream.is_empty() {
             fields.text("upstream", remark.upstream.as_bytes());
+        }
+        if let Some(id) = &exchange.context.request_id {
+            fields.text("request_id", id.as_str().as_bytes());
         }
     });
 }

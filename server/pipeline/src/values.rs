@@ -19,6 +19,7 @@ use sluice_route::{
 use crate::client_cert;
 use crate::context::{Exchange, ProxyFacts};
 use crate::failure::Fault;
+use crate::request_id;
 
 /// Placeholder values in the current state of an exchange.
 pub struct At<'a>(pub &'a Exchange);
@@ -162,7 +163,10 @@ impl Values for At<'_> {
             Key::FileText(path) => process_values::file_text(path, out),
             Key::Duration => self.duration(out),
             Key::DurationMs => push(out, self.elapsed().as_secs_f64() * 1e3),
-            Key::Uuid => self.uuid(out),
+            Key::Uuid => {
+                request_id::push_uuid(exchange, out);
+                Found::Known
+            }
             Key::InterceptStatus | Key::InterceptHeader(_) => self.intercepted(key, out),
             Key::ShuttingDown => {
                 let ends =
@@ -363,29 +367,6 @@ impl At<'_> {
             | TimeKey::Unix
             | TimeKey::UnixMs => process_values::time_at(key, clock.unix_seconds(), out),
         }
-    }
-
-    /// A random UUID (RFC 9562, version 4), the same for the whole request.
-    fn uuid(&self, out: &mut Vec<u8>) -> Found {
-        let [high, low] = self.0.context.uuid.get();
-        let mut uuid = u128::from(high) << 64 | u128::from(low);
-        if uuid == 0 {
-            uuid = sluice_observe::random::bits();
-            uuid = uuid & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
-            self.0.context.uuid.set([(uuid >> 64) as u64, uuid as u64]);
-        }
-        let hex = format!("{uuid:032x}");
-        push(
-            out,
-            format_args!(
-                "{}-{}-{}-{}-{}",
-                &hex[..8],
-                &hex[8..12],
-                &hex[12..16],
-                &hex[16..20],
-                &hex[20..]
-            ),
-        )
     }
 }
 

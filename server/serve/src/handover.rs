@@ -1,6 +1,7 @@
 //! What a process gives to the one that replaces it, beside its sockets: the secrets with which clients resume their
-//! sessions, and the counts of rate limits. Cached responses, metrics and the state of upstreams begin anew in the new process.
+//! sessions, the counts of rate limits, and what is known of upstreams. Cached responses and metrics begin anew in the new process.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sluice_certs::TicketSecret;
 use sluice_handlers::rate_limit::{CountedEvents, Zones};
+use sluice_observe::metrics::{self, Hub, UpstreamMemory};
 
 /// Secrets that outlive a binary upgrade. They travel through a socket between the two processes, never through a file or
 /// the environment.
@@ -76,10 +78,13 @@ impl Secrets {
     }
 }
 
-/// What rate limits have counted.
+/// What rate limits have counted, and the failures and directions of upstreams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     rate_limits: Vec<Events>,
+    /// By address. A process of an earlier version has none.
+    #[serde(default)]
+    upstreams: BTreeMap<String, Vec<UpstreamMemory>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +96,7 @@ struct Events {
 }
 
 impl Counted {
-    pub(crate) fn of(zones: &Zones) -> Counted {
+    pub(crate) fn of(zones: &Zones, hub: &Hub) -> Counted {
         let events = zones.counted().into_iter().map(|events| Events {
             zone: events.zone,
             rate: events.rate,
@@ -100,10 +105,12 @@ impl Counted {
         });
         Counted {
             rate_limits: events.collect(),
+            upstreams: metrics::memories(hub),
         }
     }
 
-    pub(crate) fn add_to(self, zones: &Zones) {
+    pub(crate) fn add_to(self, zones: &Zones, hub: &Hub) {
+        metrics::recall(hub, &self.upstreams);
         let events = self.rate_limits.into_iter().map(|events| CountedEvents {
             zone: events.zone,
             rate: events.rate,

@@ -2,6 +2,7 @@
 //! manages sockets, `sluice-route` matches routes, `config/` parses configurations.
 
 mod alt_svc;
+pub mod config_loader;
 pub mod explain;
 pub mod fleet;
 pub mod handover;

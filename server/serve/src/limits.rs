@@ -85,3 +85,7 @@ pub const NODE_NAME_BYTES_MAX: usize = 255;
 
 /// Reports that are loaded at once: etcd takes at most 128 reads in one request.
 pub const LOADED_AT_ONCE: usize = 64;
+
+/// The longest pause between two attempts to fetch a configuration of `admin.config.load`: an outage of the other server
+/// costs one request a minute, and a minute passes until its end is noticed.
+pub const PULL_PAUSE_MAX: Duration = Duration::from_secs(60);

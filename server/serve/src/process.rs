@@ -21,6 +21,7 @@ use sluice_net::{
 };
 
 use crate::alt_svc::AltSvc;
+use crate::config_loader::ConfigLoader;
 use crate::explain::Explainer;
 use crate::handover::{Counted, Secrets};
 use crate::listen;
@@ -271,12 +272,12 @@ impl Server {
 
     /// What this process has counted, for one that replaces it and continues its time line.
     pub fn counted(&self) -> Counted {
-        Counted::of(&self.recorder.shared::<Zones>())
+        Counted::of(&self.recorder.shared::<Zones>(), self.recorder.hub())
     }
 
     /// Continues with what the replaced process has counted.
     pub fn add_counted(&self, counted: Counted) {
-        counted.add_to(&self.recorder.shared::<Zones>());
+        counted.add_to(&self.recorder.shared::<Zones>(), self.recorder.hub());
     }
 
     /// Stops accepting until a configuration is applied again; clients that connect meanwhile wait.
@@ -599,28 +600,14 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
 fn unbuilt(config: &Config) -> Vec<Refusal> {
     let filesystems = config.apps.filesystems.as_ref();
     let mounted = filesystems.is_some_and(|filesystems| !filesystems.is_empty());
-    let admin = config.admin.as_ref();
-    let loads = admin.and_then(|admin| admin.config.as_ref()?.load.as_ref());
-    let remove = "remove it";
-    let unbuilt = [
-        (
-            mounted,
-            "apps.caddy.filesystems",
-            "another file system",
-            remove,
-        ),
-        // The author relies on it.
-        (
-            loads.is_some(),
-            "admin.config.load",
-            "loading another configuration at the start",
-            "start with that configuration, or send it to `/load` of the admin API",
-        ),
-    ];
-    let used = unbuilt.into_iter().filter(|(used, ..)| *used);
-    used.map(|(_, place, what, help)| at(place, Refusal::not_yet(what, help)))
-        .chain(low_memory_limit(config))
-        .collect()
+    let mounted = mounted.then(|| {
+        let refusal = Refusal::not_yet("another file system", "remove it");
+        at("apps.caddy.filesystems", refusal)
+    });
+    let loader = ConfigLoader::build(config.admin.as_ref()).err();
+    let loader = loader.map(|refusal| at("admin.config.load", refusal));
+    let found = mounted.into_iter().chain(loader);
+    found.chain(low_memory_limit(config)).collect()
 }
 
 /// The handlers of events. They hear of what happens while their configuration is built, such as certificates that it needs.

@@ -25,6 +25,7 @@ use sluice_pipeline::odd_headers::ExpectedNames;
 use sluice_pipeline::program::Program;
 use sluice_pipeline::record;
 use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::request_id::{self, Form, RequestIds};
 use sluice_pipeline::subrequests::Subrequests;
 
 /// The value of the `Server` header. Like Caddy and nginx, sluice names itself; `header -Server` removes it.
@@ -59,6 +60,8 @@ pub(crate) struct Rules {
     pub(crate) host_check: HostCheck,
     /// `None` for an nginx.conf, where `underscores_in_headers` decides.
     pub(crate) expected_names: Option<ExpectedNames>,
+    /// `None` without `request_id`, and for an nginx.conf, where it is a setting of the virtual server.
+    pub(crate) request_ids: Option<RequestIds>,
 }
 
 /// Whether `Host` has to match the name in the TLS handshake.
@@ -146,8 +149,20 @@ impl Rules {
             Some(_) => None,
             None => Some(ExpectedNames::build(server)),
         };
+        let request_ids = match (&server.request_id, &program.virtual_servers) {
+            (Some(config), None) => {
+                Some(RequestIds::build(config, Form::Uuid).map_err(|refusal| {
+                    vec![Refusal {
+                        place: place.to_owned(),
+                        ..refusal
+                    }]
+                })?)
+            }
+            (Some(_) | None, _) => None,
+        };
         let rules = Rules {
             expected_names,
+            request_ids,
             program,
             trusted_proxies,
             host_check: if strict {
@@ -171,6 +186,13 @@ impl Rules {
     /// Determines the client address and checks whether the server accepts the request; the error is the status to
     /// respond with.
     pub(crate) fn admit(&self, exchange: &mut Exchange) -> Result<(), Status> {
+        if let Some(trusted) = &self.trusted_proxies {
+            exchange.context.client_ip = trusted.client_ip(&exchange.conn, &exchange.req.fields);
+            exchange.context.from_trusted_proxy = trusted.trusts(&exchange.conn);
+        }
+        if let Some(request_ids) = &self.request_ids {
+            request_ids.assign(exchange);
+        }
         if let Some(expected) = &self.expected_names {
             expected.retain(&mut exchange.req.fields);
             // A 2xx response would open a tunnel without a destination (RFC 9110, section 9.3.6), so the client's next
@@ -180,10 +202,6 @@ impl Rules {
                 exchange.close |= exchange.req.version < Version::Http2;
                 return Err(Status::METHOD_NOT_ALLOWED);
             }
-        }
-        if let Some(trusted) = &self.trusted_proxies {
-            exchange.context.client_ip = trusted.client_ip(&exchange.conn, &exchange.req.fields);
-            exchange.context.from_trusted_proxy = trusted.trusts(&exchange.conn);
         }
         if self.is_misdirected(exchange) {
             return Err(Status::MISDIRECTED_REQUEST);
@@ -240,7 +258,9 @@ impl Service for Site {
         }
         if let Err(status) = self.rules.admit(exchange) {
             exchange.res.status = status;
-            return Response::Ready(Body::Empty);
+            let body = request_id::error_body(exchange);
+            request_id::label(exchange);
+            return Response::Ready(body);
         }
         self.rules.program.start(exchange)
     }
@@ -275,6 +295,12 @@ impl Service for Site {
             return Response::Ready(Body::Empty);
         }
         exchange.context.log.error = Some(format!("malformed request: {why}").into());
+        if let Some(request_ids) = &self.rules.request_ids {
+            request_ids.assign(exchange);
+            let body = request_id::error_body(exchange);
+            request_id::label(exchange);
+            return Response::Ready(body);
+        }
         let text = format!(
             "{} {}\n",
             exchange.res.status.code(),

@@ -36,10 +36,18 @@ pub(super) fn event_of(notice: &Notice) -> Option<Event> {
                 ],
             )
         }
-        Notice::NotIssued { subject, why, .. } => (
+        Notice::NotIssued {
+            subject,
+            renewal,
+            issuers,
+            why,
+            ..
+        } => (
             "cert_failed",
             vec![
                 ("identifier", text(subject)),
+                ("renewal", (*renewal).into()),
+                ("issuers", issuers.as_slice().into()),
                 ("error", why.as_str().into()),
             ],
         ),

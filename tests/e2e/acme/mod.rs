@@ -1,6 +1,7 @@
 //! Certificates from a real ACME server. These tests are slower than the others, and need pebble: `cargo xtask acme`.
 
 mod certbot;
+mod events;
 mod fleet;
 mod pebble;
 

@@ -3,15 +3,17 @@
 
 use rustls::HandshakeKind;
 use rustls::version::TLS13;
+use serde_json::{Value, json};
 use sluice_net::sys::process::{Signal, send};
 
 use super::running::{Clients, Running};
-use crate::client::{Client, ask};
+use crate::client::{Client, Response, ask, exchange};
 use crate::h3::serving::site;
 use crate::harness::{Setup, eventually, free_port, run_to_end, sluice, text};
 use crate::nginx::prefix::is_alive;
 use crate::support::python::Python;
 use crate::tls::{client, connect, get};
+use crate::upstream::Upstream;
 
 fn saying(word: &str) -> String {
     format!("{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n\trespond \"{word}\"\n}}\n")
@@ -235,4 +237,179 @@ fn a_new_configuration_may_add_addresses() {
     running.upgrade();
     assert_eq!(ask(other, "/").text(), "more");
     assert_eq!(running.server.ask("/").text(), "two");
+}
+
+/// An nginx group continues with the failures that it has counted.
+#[test]
+fn servers_of_an_nginx_group_stay_out() {
+    let (dead, live) = (crate::upstream::dead(), Upstream::responding(OK));
+    let setup = Setup::bare();
+    let conf = setup.fill(&format!(
+        "events {{}}\nhttp {{\nupstream app {{ server 127.0.0.1:{dead} fail_timeout=1h; server 127.0.0.1:{}; }}\n\
+         server {{ listen 127.0.0.1:{{port}}; location / {{ proxy_pass http://app; }} }}\n}}\n",
+        live.port
+    ));
+    setup.folder().write("nginx.conf", conf);
+    let running = Running::of(setup.args(&["--config", "nginx.conf"]));
+    for _ in 0..2 {
+        assert_eq!(running.server.ask("/").text(), "ok");
+    }
+    for _ in 0..2 {
+        let state = upstream_state(&running, dead);
+        assert_eq!(
+            (&state["fails"], &state["healthy"]),
+            (&json!(1), &json!(false)),
+            "{state}"
+        );
+        running.upgrade();
+    }
+    let state = upstream_state(&running, dead);
+    assert_eq!(
+        (&state["fails"], &state["healthy"]),
+        (&json!(1), &json!(false)),
+        "{state}"
+    );
+}
+
+/// A passive health check remembers failures; an upgrade causes no further one.
+#[test]
+fn ejected_upstreams_stay_ejected() {
+    let (dead, live) = (crate::upstream::dead(), Upstream::responding(OK));
+    let running = Running::start(&format!(
+        "{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n\treverse_proxy 127.0.0.1:{dead} 127.0.0.1:{} {{\n\
+         \t\tlb_policy first\n\t\tfail_duration 1h\n\t}}\n}}\n",
+        live.port
+    ));
+    let state = || upstream_state(&running, dead);
+    assert_eq!(running.server.ask("/").text(), "ok");
+    assert_eq!(
+        (&state()["fails"], &state()["healthy"]),
+        (&json!(1), &json!(false))
+    );
+    for _ in 0..2 {
+        running.upgrade();
+        assert_eq!(
+            (&state()["fails"], &state()["healthy"]),
+            (&json!(1), &json!(false))
+        );
+        assert_eq!(running.server.ask("/").text(), "ok");
+    }
+    assert_eq!(upstream_state(&running, live.port)["healthy"], true);
+}
+
+/// Drained by an operator, the address stays drained; so do a weight and a maximum, until they are taken back.
+#[test]
+fn directions_for_upstreams_are_followed_on() {
+    let (one, two) = (Upstream::responding(OK), Upstream::responding(OK));
+    let caddyfile = format!(
+        "{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n\treverse_proxy 127.0.0.1:{} 127.0.0.1:{} {{\n\
+         \t\tlb_policy weighted_round_robin 1 1\n\t}}\n}}\n",
+        one.port, two.port
+    );
+    let running = Running::start(&caddyfile);
+    for (port, direction) in [
+        (one.port, json!({"state": "draining", "keep": true})),
+        (two.port, json!({"weight": 5, "max_requests": 9})),
+    ] {
+        let path = format!("/reverse_proxy/upstreams/127.0.0.1:{port}");
+        let response = to_admin(&running, "PATCH", &path, &direction.to_string());
+        assert_eq!(response.status, 200, "{}", response.text());
+    }
+    let states = || {
+        let (one, two) = (
+            upstream_state(&running, one.port),
+            upstream_state(&running, two.port),
+        );
+        (
+            one["state"].clone(),
+            two["weight"].clone(),
+            two["max_requests"].clone(),
+        )
+    };
+    let directed = (json!("draining"), json!(5), json!(9));
+    assert_eq!(states(), directed);
+    for _ in 0..2 {
+        running.upgrade();
+        assert_eq!(states(), directed);
+        let before = one.connections();
+        assert_eq!(running.server.ask("/").status, 200);
+        assert_eq!(one.connections(), before, "it drains");
+    }
+    // What is to be kept over reloads is kept by the new process as well, and nothing else.
+    running.server.write(&format!("{caddyfile}# changed\n"));
+    let pid = running.pid().expect("it runs");
+    send(pid, Signal::Hangup).expect("it runs");
+    let reloaded = || running.server.stderr().contains("\"trigger\":\"SIGHUP\"");
+    eventually("the reload", reloaded, || running.server.stderr());
+    assert_eq!(states(), (json!("draining"), json!(null), json!(null)));
+}
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn to_admin(running: &Running, method: &str, path: &str, body: &str) -> Response {
+    let admin = running.server.admin;
+    exchange(
+        admin,
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost:{admin}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ),
+    )
+}
+
+/// What the admin API says of an upstream.
+fn upstream_state(running: &Running, port: u16) -> Value {
+    let response = to_admin(running, "GET", "/reverse_proxy/upstreams", "");
+    let all: Value = serde_json::from_slice(&response.body).expect("JSON");
+    let address = format!("127.0.0.1:{port}");
+    let found = all.as_array().expect("a list").iter();
+    let mut found = found.filter(|upstream| upstream["address"] == address.as_str());
+    found
+        .next()
+        .unwrap_or_else(|| panic!("{address} is in {all}"))
+        .clone()
+}
+
+/// The unix socket of the admin endpoint, and clients of both processes on it.
+#[test]
+fn a_unix_socket_of_the_admin_endpoint_is_never_away() {
+    use std::os::unix::net::UnixStream;
+    let running = Running::start(
+        "{\n\tadmin unix/{folder}/admin.sock|0600\n}\n:{port} {\n\trespond hello\n}\n",
+    );
+    let path = running.server.folder.path().join("admin.sock");
+    let address = format!("unix/{}", path.display());
+    let asked = || {
+        let stream = UnixStream::connect(&path).expect("it listens");
+        let mut wire = crate::support::wire::Wire::new(stream);
+        wire.send(
+            "GET /config/admin/listen HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
+        );
+        let head = wire.head().expect("a head");
+        head[0].clone()
+    };
+    let inode =
+        || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).expect("a socket"));
+    let before = (
+        inode(),
+        std::fs::metadata(&path).expect("a socket").permissions(),
+    );
+    for _ in 0..2 {
+        let old = running.pid().expect("it runs");
+        let output = run_to_end(
+            &running.server.folder,
+            &["upgrade-binary", "--address", &address],
+        );
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        // The old process does not remove the socket when it ends.
+        assert!(asked().starts_with("HTTP/1.1 200 "), "{}", asked());
+        eventually("the end", || !is_alive(old), || running.server.stderr());
+        assert!(asked().starts_with("HTTP/1.1 200 "), "{}", asked());
+    }
+    let after = (
+        inode(),
+        std::fs::metadata(&path).expect("a socket").permissions(),
+    );
+    assert_eq!(before, after, "it is the same socket");
 }

@@ -50,6 +50,7 @@ const OTHERS: &[(&str, &[&str])] = &[
     ("admin.api", &["load", "metrics", "pki", "reverse_proxy"]),
     ("caddy", &["filesystems"]),
     ("caddy.adapters", &["caddyfile", "nginx"]),
+    ("caddy.config_loaders", &["http"]),
     (
         "caddy.listeners",
         &["http_redirect", "proxy_protocol", "tls"],

@@ -3,7 +3,7 @@
 use sluice_admin::{ChangeOrder, Denied, LoadOrder};
 use sluice_pipeline::refusal::Refusal;
 
-use super::{Process, Read, upgrade};
+use super::{Edits, Process, Read, upgrade};
 
 impl Process {
     /// Loads what a client of the admin endpoint sent.
@@ -14,7 +14,7 @@ impl Process {
         let read = Read {
             document: order.document,
             written: order.written,
-            is_edited: true,
+            edits: Edits::ByApi,
             ..self.read.clone()
         };
         self.readiness.reloading();
@@ -35,7 +35,7 @@ impl Process {
             let read = Read {
                 document,
                 written: None,
-                is_edited: true,
+                edits: Edits::ByApi,
                 ..self.read.clone()
             };
             self.readiness.reloading();

@@ -9,6 +9,7 @@ mod insight;
 mod origin;
 pub mod pidfile;
 mod process_settings;
+mod pull;
 mod readiness;
 mod remote_admin;
 mod signals;
@@ -50,6 +51,7 @@ use crate::watch::Watched;
 pub use origin::Origin;
 use pidfile::Pidfile;
 pub use process_settings::worker_count;
+use pull::{Edits, PullOutcome, Pulled, Puller};
 use readiness::Readiness;
 pub use signals::Manners;
 use signals::{Listening, Wish};
@@ -90,6 +92,8 @@ pub enum Event {
     Changed,
     /// A text that the fleet is to run.
     Offered(Box<Offered>, Reply),
+    /// A configuration that `admin.config.load` has fetched.
+    Pulled(Box<Pulled>, SyncSender<PullOutcome>),
     /// The new process of a binary upgrade has said something, or is too late.
     SuccessorSaid(Result<Said, String>),
     /// It has exited; its status can be taken.
@@ -190,7 +194,9 @@ fn serve(
         is_from_api,
         ..
     } = job.inherited;
-    read.is_edited = is_from_api;
+    if is_from_api {
+        read.edits = Edits::ByApi;
+    }
     let start = Start {
         origin: job.origin,
         manners: job.manners,
@@ -305,6 +311,8 @@ struct Process {
     watched: Option<Watched>,
     /// Follows the configuration of the fleet.
     follower: Option<Follower>,
+    /// Fetches another configuration.
+    puller: Option<Puller>,
     log: Log,
     manners: Manners,
     pidfile: Pidfile,
@@ -338,8 +346,8 @@ struct Read {
     document: Document,
     /// The positions of the running configuration's routes in these files.
     written: Option<Arc<Written>>,
-    /// Whether clients of the admin endpoint have changed or replaced it since.
-    is_edited: bool,
+    /// Whether it has changed or was replaced since, and by whom.
+    edits: Edits,
 }
 
 impl Read {
@@ -350,7 +358,7 @@ impl Read {
             at: loaded.read_at,
             document: loaded.document,
             written: loaded.written,
-            is_edited: false,
+            edits: Edits::None,
         };
         (loaded.config, read)
     }
@@ -389,6 +397,7 @@ impl Process {
             read,
             watched: None,
             follower: None,
+            puller: None,
             readiness: Readiness::new(&log),
             log,
             manners: start.manners,
@@ -478,13 +487,15 @@ impl Process {
             .texts("config", self.read.files.first().cloned())
             .send();
         self.save(&config);
+        self.pull();
         // Code that was only needed to load the configuration need not stay in memory.
         sluice_net::sys::code::let_go();
     }
 
     /// Saves the configuration for `--resume`.
     fn save(&self, config: &Config) {
-        if self.origin.is_kept(config) {
+        // As in Caddy, one that was fetched is fetched again after a start.
+        if self.origin.is_kept(config) && self.read.edits != Edits::Fetched {
             let path = folders::autosave();
             let text = self.read.document.text(config);
             if let Err(error) = write_autosaved(&path, &text) {
@@ -538,6 +549,7 @@ impl Process {
                 }
                 Ok(Event::Changed) => self.reload("watch"),
                 Ok(Event::Offered(offered, reply)) => self.take_offered(&offered, reply),
+                Ok(Event::Pulled(pulled, reply)) => self.take_pulled(&pulled, &reply),
                 Ok(Event::SuccessorSaid(said)) => {
                     if let Some(stop) = self.on_said(said) {
                         return stop;
@@ -618,15 +630,9 @@ impl Process {
     fn replace_by(&mut self, loaded: Result<Loaded, Failed>, trigger: &str) -> Result<(), Denied> {
         let outcome = match loaded {
             Ok(loaded) => {
-                let warnings = loaded.report.short();
-                if !warnings.is_empty() {
-                    self.log
-                        .warn("config", "the configuration has warnings")
-                        .text("warnings", warnings)
-                        .send();
-                }
+                self.warn_of(&loaded);
                 let (config, read) = Read::of(loaded);
-                let was_edited = self.read.is_edited;
+                let was_edited = self.read.edits == Edits::ByApi;
                 let outcome = self.replace(config, read, true, trigger);
                 if was_edited && outcome.is_ok() {
                     self.log
@@ -711,7 +717,9 @@ impl Process {
             return;
         }
         self.read.document = read.document;
-        self.read.is_edited |= read.is_edited;
+        if read.edits != Edits::None {
+            self.read.edits = read.edits;
+        }
         let config = self.server.config();
         let insight = insight::of(&self.server, &self.read.files, self.read.written.as_ref());
         self.current

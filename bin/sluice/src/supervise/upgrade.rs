@@ -17,7 +17,7 @@ use sluice_net::sys::identity::user;
 use sluice_net::sys::process::{Signal, await_end, send};
 
 use super::binary_upgrade::{Handover, Said, Successor};
-use super::{Event, Manners, Origin, Process, Stop};
+use super::{Edits, Event, Manners, Origin, Process, Stop};
 use crate::load::Source;
 
 /// How long a new process may take until it serves, if nothing else was asked for: Python applications may take most of a
@@ -187,7 +187,7 @@ impl Process {
     /// admin API, or from a source that can be read only once.
     fn is_found_again(&self) -> bool {
         match &self.origin {
-            _ if self.read.is_edited => false,
+            _ if self.read.edits != Edits::None => false,
             Origin::Source(Source::Stdin { .. }) | Origin::Saved(..) => false,
             Origin::Source(Source::File { .. } | Source::Url { .. })
             | Origin::Fleet(_)

@@ -15,7 +15,7 @@ use super::text::{Derived, Extent, Facts};
 use crate::definition::Content;
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, gzip, headers, health_checks, http_core,
-    limits, log, mirror, proxy, ranges, realip, rewrite, slice, ssi, sub, user_id,
+    limits, log, mirror, proxy, ranges, realip, request_id, rewrite, slice, ssi, sub, user_id,
 };
 use crate::registry;
 use crate::tree::{Directive, Word};
@@ -138,6 +138,7 @@ impl Lowering<'_> {
             merge_slashes: (!level.is_on("merge_slashes", true)).then_some(false),
             real_ip: realip::settings(self, level),
             underscores_in_headers: level.is_on("underscores_in_headers", false),
+            request_id: request_id::lower(level),
             keeps_invalid_headers: !level.is_on("ignore_invalid_headers", true),
             heads: http_core::heads(level),
             // Set by the caller, who knows the rest of the server.

@@ -33,6 +33,7 @@ pub mod overload;
 pub mod proxy;
 pub mod ranges;
 pub mod realip;
+pub mod request_id;
 pub mod resolver;
 pub mod rewrite;
 pub mod scgi;
@@ -112,7 +113,11 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_charset_module", &[charset::DIRECTIVES]),
     plain(
         "ngx_http_core_module",
-        &[http_core::DIRECTIVES, overload::DIRECTIVES],
+        &[
+            http_core::DIRECTIVES,
+            overload::DIRECTIVES,
+            request_id::DIRECTIVES,
+        ],
     ),
     plain("ngx_http_dav_module", &[files::DAV]),
     plain("ngx_http_empty_gif_module", &[content::EMPTY_GIF]),

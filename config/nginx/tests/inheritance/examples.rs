@@ -258,6 +258,7 @@ const OF_SERVERS: &[Row] = &[
     ("large_client_header_buffers", "1 1k", "2 2k", ""),
     ("max_headers", "10", "20", ""),
     ("merge_slashes", "off", "on", ""),
+    ("request_id", "on", "on X-Id", ""),
     ("underscores_in_headers", "on", "off", ""),
     ("ssl", "on", "off", "listen 2;"),
     ("ssl_certificate", "a", "b", "ssl_certificate_key k;"),

@@ -122,6 +122,8 @@ impl Maintainer {
                 if plan.is_remote() {
                     self.notice(Notice::NotIssued {
                         subject: subject.clone(),
+                        renewal: old.is_some(),
+                        issuers: plan.issuer_ids(),
                         why: error.to_string(),
                         next,
                     });

@@ -42,6 +42,12 @@ impl Plan {
         }
     }
 
+    /// The IDs of its issuers, in order.
+    pub fn issuer_ids(&self) -> Vec<String> {
+        let issuers = self.issuers.iter();
+        issuers.map(|issuer| issuer.id().to_owned()).collect()
+    }
+
     /// Whether any issuer is reached over the network.
     pub(super) fn is_remote(&self) -> bool {
         self.issuers.iter().any(|issuer| issuer.is_remote())

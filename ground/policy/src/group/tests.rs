@@ -537,3 +537,21 @@ fn directions_come_before_the_configuration() {
         assert!(shares(&as_configured)[0] > 0);
     }
 }
+
+#[test]
+fn failures_go_on_in_another_process_and_end_in_time() {
+    let of = || group(Method::RoundRobin, &[1]);
+    let (before, after, other) = (of(), of(), of());
+    assert_eq!(before.failing(0), None);
+    before.fail(0, at(100));
+    let failing = before.failing(0).expect("it fails");
+    assert!(!before.is_healthy(0, at(100)) && after.is_healthy(0, at(100)));
+    after.resume_failing(0, failing);
+    assert!(!after.is_healthy(0, at(109)));
+    assert!(after.is_healthy(0, at(111)));
+    // What it has learned itself is newer.
+    other.fail(0, at(109));
+    other.resume_failing(0, failing);
+    assert_eq!(other.failing(0).map(|[fails, ..]| fails), Some(1));
+    assert!(!other.is_healthy(0, at(111)));
+}

@@ -268,3 +268,26 @@ fn the_latest_failure_is_remembered() {
     none.fail(Moment::START);
     assert!(!none.is_on() && none.latest_failure().is_none());
 }
+
+#[test]
+fn failures_of_another_process_are_added_in_their_order() {
+    let of = || PassiveHealth::new(&passive(100, 2));
+    let (before, after) = (of(), of());
+    before.fail(at(10));
+    before.fail(at(20));
+    assert_eq!(before.remembered(at(50)), [at(10), at(20)]);
+    assert_eq!(before.remembered(at(115)), [at(20)]);
+    // One of its own, which is later than those.
+    after.fail(at(30));
+    after.add(&before.remembered(at(40)), at(40));
+    assert_eq!(after.remembered(at(50)), [at(20), at(30)]);
+    assert!(!after.is_healthy(at(119)) && after.is_healthy(at(120)));
+    // A time that has not come yet is taken for now.
+    let ahead = of();
+    ahead.add(&[at(1000), at(1000)], at(40));
+    assert!(!ahead.is_healthy(at(139)) && ahead.is_healthy(at(140)));
+    // Without a policy nothing is remembered.
+    let off = PassiveHealth::new(&passive(0, 2));
+    off.add(&[at(1)], at(2));
+    assert!(off.is_healthy(at(2)) && off.remembered(at(2)).is_empty());
+}

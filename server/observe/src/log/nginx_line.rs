@@ -73,13 +73,15 @@ fn of_request(
     if !of("host").is_empty() {
         push_text(out, &format!(", host: \"{}\"", of("host")));
     }
-    let Some(Node::Object(headers)) = member(request, "headers") else {
-        return;
-    };
-    if let Some(Node::Array(values)) = member(headers, "Referer")
+    if let Some(Node::Object(headers)) = member(request, "headers")
+        && let Some(Node::Array(values)) = member(headers, "Referer")
         && let Some(Node::Text(referrer)) = values.first()
     {
         push_text(out, &format!(", referrer: \"{referrer}\""));
+    }
+    // Only with `request_id`, which nginx does not have.
+    if let Some(Node::Text(id)) = member(members, "request_id") {
+        push_text(out, &format!(", request_id: \"{id}\""));
     }
 }
 

@@ -30,7 +30,7 @@ pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
-pub use upstreams::{Direction, Standing, direct, upstreams};
+pub use upstreams::{Direction, Standing, UpstreamMemory, direct, memories, recall, upstreams};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
@@ -91,6 +91,14 @@ pub trait Health: std::fmt::Debug + Send + Sync {
 
     /// Carries out what an operator directs for its address.
     fn direct(&self, direction: &Direction);
+
+    /// What a process that replaces this one has to know.
+    fn memory(&self) -> UpstreamMemory {
+        UpstreamMemory::default()
+    }
+
+    /// Adds the failures that the process had seen which this one replaces.
+    fn recall(&self, _memory: &UpstreamMemory) {}
 }
 
 impl Default for Hub {

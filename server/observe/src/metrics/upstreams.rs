@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::sample::Kind;
@@ -28,7 +29,7 @@ pub struct Standing {
 }
 
 /// What an operator directs for an upstream at run time. `None` leaves a setting as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
     /// Whether it gets only requests that are bound to it.
     pub is_draining: Option<bool>,
@@ -38,6 +39,34 @@ pub struct Direction {
     pub weight: Option<u32>,
     /// Whether the directions for it survive a reload.
     pub is_kept: Option<bool>,
+}
+
+/// What is known of an upstream beyond its configuration, for a process that replaces this one and continues its time line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamMemory {
+    /// What operators have directed for its address.
+    pub direction: Direction,
+    /// The failures that passive health checks count, in nanoseconds since the start.
+    pub failures: Vec<u64>,
+    /// The failures of a server of an nginx group: their number, the latest, and when it was last tried.
+    pub failing: Option<[u64; 3]>,
+}
+
+impl UpstreamMemory {
+    /// Whether it differs from an upstream of which nothing is known.
+    fn is_empty(&self) -> bool {
+        !self.has_direction() && self.failures.is_empty() && self.failing.is_none()
+    }
+
+    fn has_direction(&self) -> bool {
+        let Direction {
+            is_draining,
+            requests_max,
+            weight,
+            ..
+        } = self.direction;
+        is_draining == Some(true) || requests_max.is_some() || weight.is_some()
+    }
 }
 
 impl Standing {
@@ -153,6 +182,41 @@ pub fn direct(hub: &Hub, address: &str, direction: &Direction) -> bool {
     let found = known.iter().filter(|(known, _)| known == address);
     let found = found.filter_map(|(_, health)| health.upgrade());
     found.inspect(|health| health.direct(direction)).count() > 0
+}
+
+/// What is known of the upstreams: by address, from the latest of its upstreams to the earliest.
+pub fn memories(hub: &Hub) -> BTreeMap<String, Vec<UpstreamMemory>> {
+    let mut found: BTreeMap<String, Vec<UpstreamMemory>> = BTreeMap::new();
+    for (address, health) in lock(&hub.upstreams).iter().rev() {
+        if let Some(health) = health.upgrade() {
+            found
+                .entry(address.clone())
+                .or_default()
+                .push(health.memory());
+        }
+    }
+    found.retain(|_, memories| !memories.iter().all(UpstreamMemory::is_empty));
+    found
+}
+
+/// Continues with what the replaced process knew. Several upstreams may have the same address, each with its own failures:
+/// both processes list those of one configuration in the same order, in the old one after those of earlier ones.
+pub fn recall(hub: &Hub, memories: &BTreeMap<String, Vec<UpstreamMemory>>) {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (address, health) in lock(&hub.upstreams).iter().rev() {
+        let (Some(memories), Some(health)) = (memories.get(address), health.upgrade()) else {
+            continue;
+        };
+        let place = places.entry(address).or_default();
+        if let Some(memory) = memories.get(*place) {
+            health.recall(memory);
+            // All of an address have the same.
+            if memory.has_direction() && *place == 0 {
+                health.direct(&memory.direction);
+            }
+        }
+        *place += 1;
+    }
 }
 
 /// Writes the metrics.

@@ -54,6 +54,16 @@ impl Directed {
         Some(self.weight.load(Relaxed)).filter(|weight| *weight > 0)
     }
 
+    /// All that was directed.
+    pub fn direction(&self) -> Direction {
+        Direction {
+            is_draining: Some(self.is_draining()),
+            requests_max: self.requests_max(),
+            weight: self.weight(),
+            is_kept: Some(self.is_kept.load(Relaxed)),
+        }
+    }
+
     /// Whether everything is as configured.
     fn is_plain(&self) -> bool {
         !self.is_draining() && self.requests_max().is_none() && self.weight().is_none()

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
 use sluice_net::Failure;
@@ -17,7 +18,7 @@ use super::by_request::Endpoints;
 pub use super::checked::Checked;
 use super::directions::Directed;
 use super::group::peers::Member;
-use sluice_observe::metrics::{Direction, Health, Standing};
+use sluice_observe::metrics::{Direction, Health, Standing, UpstreamMemory};
 use sluice_pipeline::context::Exchange;
 
 /// Whether requests in flight are counted.
@@ -87,10 +88,8 @@ impl Health for Upstream {
             by_circuit: self.breaker.as_ref().map(Breaker::is_closed),
             trips: self.breaker.as_ref().map_or(0, Breaker::trips),
             directed: Direction {
-                is_draining: Some(self.directed.is_draining()),
-                requests_max: self.directed.requests_max(),
-                weight: self.directed.weight(),
                 is_kept: None,
+                ..self.directed.direction()
             },
         }
     }
@@ -101,6 +100,25 @@ impl Health for Upstream {
 
     fn direct(&self, direction: &Direction) {
         self.directed.direct(direction);
+    }
+
+    fn memory(&self) -> UpstreamMemory {
+        let failures = self.health.remembered(clock::now()).into_iter();
+        let nanos = |failure: Moment| u64::try_from(failure.since_start().as_nanos());
+        UpstreamMemory {
+            direction: self.directed.direction(),
+            failures: failures.filter_map(|failure| nanos(failure).ok()).collect(),
+            failing: self.member.as_ref().and_then(Member::failing),
+        }
+    }
+
+    fn recall(&self, memory: &UpstreamMemory) {
+        let failures = memory.failures.iter();
+        let failures = failures.map(|nanos| Moment::START + Duration::from_nanos(*nanos));
+        self.health.add(&failures.collect::<Vec<_>>(), clock::now());
+        if let (Some(member), Some(failing)) = (&self.member, memory.failing) {
+            member.resume_failing(failing);
+        }
     }
 }
 

@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use sluice_dns::fetch::{FetchOptions, Fetcher};
 use sluice_store::{Fault, StoreError};
 use ureq::http::header::{
@@ -53,22 +51,10 @@ impl HttpSource {
             timeout: HTTP_TIMEOUT,
             ..FetchOptions::default()
         };
-        let login = match (&location.user, &location.password) {
-            (None, None) => None,
-            (user, password) => {
-                let (user, password) = (user.as_deref(), password.as_deref());
-                let both = format!(
-                    "{}:{}",
-                    user.unwrap_or_default(),
-                    password.unwrap_or_default()
-                );
-                Some(format!("Basic {}", STANDARD.encode(both)))
-            }
-        };
         Ok(HttpSource {
             fetcher: Fetcher::new(&options),
             url,
-            login,
+            login: location.login(),
             place,
             last: Arc::default(),
         })

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sluice_message::uri::decode_percent;
 use sluice_store::Key;
 
@@ -176,6 +178,20 @@ impl Location {
             Some(name) if !name.is_empty() => name,
             Some(_) | None => &self.hosts[0],
         }
+    }
+
+    /// The value of `Authorization` for the user and the password of an HTTP server, if there are any (RFC 7617).
+    pub fn login(&self) -> Option<String> {
+        if self.user.is_none() && self.password.is_none() {
+            return None;
+        }
+        let (user, password) = (self.user.as_deref(), self.password.as_deref());
+        let both = format!(
+            "{}:{}",
+            user.unwrap_or_default(),
+            password.unwrap_or_default()
+        );
+        Some(format!("Basic {}", STANDARD.encode(both)))
     }
 
     /// The URL without user and password.

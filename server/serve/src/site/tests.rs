@@ -69,6 +69,7 @@ fn site() -> Site {
     Site {
         rules: Rules {
             expected_names: Some(ExpectedNames::default()),
+            request_ids: None,
             program: Program {
                 lists: vec![list],
                 errors: None,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::str::FromStr;
 
-use sluice_model::http::{Http3, IpSource, Metrics, MinDataRate, ServerLogs};
+use sluice_model::http::{Http3, IpSource, Metrics, MinDataRate, RequestIdHeader, ServerLogs};
 use sluice_model::matcher::IpRanges;
 use sluice_model::{Address, Duration, HttpApp, RawModule, Server};
 
@@ -46,6 +46,7 @@ pub(in super::super) struct ServerOptions {
     client_ip_headers: Vec<String>,
     log_credentials: bool,
     log_timings: bool,
+    request_id: Option<RequestIdHeader>,
     metrics: Option<Metrics>,
     trace: bool,
     allow_0rtt: Option<bool>,
@@ -200,6 +201,15 @@ pub(super) static SERVERS: Options<ServerOptions> = Options::new(
             "log_timings",
             "log_timings",
             Flag(|options| &mut options.log_timings),
+        )
+        .own(),
+        option::<ServerOptions>(
+            "request_id",
+            "request_id [<header>]",
+            With(|cx, line, options| {
+                options.request_id = Some(cx.request_id(line)?);
+                Some(())
+            }),
         )
         .own(),
         option::<ServerOptions>(
@@ -478,7 +488,6 @@ impl Lowering<'_> {
         let mut names: Vec<String> = Vec::new();
         for word in &line.args {
             let name = word.text.strip_suffix('*').unwrap_or(&word.text);
-            let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'+-.^_`|~".contains(c);
             if !name.contains(sign) || !name.chars().all(is_token) {
                 let title = format!("`{}` is not a header name with `{sign}`", word.text);
                 let label = format!("expected a name such as `user{sign}id` or `webhook{sign}*`");
@@ -506,6 +515,23 @@ impl Lowering<'_> {
             return self.refuse(diagnostic.help("write bytes per second, such as `240`"));
         };
         Some(IdleTimeout { time, min_rate })
+    }
+
+    /// `request_id [<header>]`.
+    fn request_id(&mut self, line: &Directive) -> Option<RequestIdHeader> {
+        self.no_block(line)?;
+        self.between(line, &line.args, 0, 1)?;
+        let Some(name) = line.args.first() else {
+            return Some(RequestIdHeader::default());
+        };
+        if name.text.is_empty() || !name.text.chars().all(is_token) {
+            let title = format!("invalid header `{}` for `request_id`", name.text);
+            let diagnostic = name.error("invalid-value", title, "not a valid header name");
+            return self.refuse(diagnostic.help("write a name such as `X-Correlation-Id`"));
+        }
+        Some(RequestIdHeader {
+            header: name.text.clone(),
+        })
     }
 
     /// `min_data_rate <bytes a second> [<grace>]|off`.
@@ -612,6 +638,11 @@ impl Lowering<'_> {
     }
 }
 
+/// Whether a name of a header may contain this character, apart from an asterisk.
+fn is_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "!#$%&'+-.^_`|~".contains(c)
+}
+
 fn apply(options: &ServerOptions, server: &mut Server) {
     server
         .listener_wrappers
@@ -637,6 +668,7 @@ fn apply(options: &ServerOptions, server: &mut Server) {
         .expected_dot_headers
         .clone_from(&options.expected_dot_headers);
     server.enable_full_duplex = options.enable_full_duplex;
+    server.request_id.clone_from(&options.request_id);
     server.protocols.clone_from(&options.protocols);
     server.strict_sni_host = options.strict_sni_host;
     server.trusted_proxies.clone_from(&options.trusted_proxies);

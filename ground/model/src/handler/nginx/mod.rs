@@ -14,6 +14,7 @@ pub use proxy::{CookieFlags, KeepFile, LocationChange, NginxProxy, Target};
 
 use super::Route;
 use crate::data_rate::MinDataRate;
+use crate::http::RequestIdHeader;
 use crate::object::{objects, tagged};
 use crate::route_origin::RouteOrigin;
 use crate::value::Duration;
@@ -169,6 +170,8 @@ objects! {
         /// Whether headers are accepted whose names contain characters other than letters, digits, hyphens and
         /// underscores.
         pub keeps_invalid_headers: bool,
+        /// Gives each request an ID, in a header and on error pages (sluice's own setting).
+        pub request_id: Option<RequestIdHeader>,
         /// Limits on request heads.
         pub heads: HeadLimits,
         /// How the client address is determined behind trusted proxies.

@@ -209,6 +209,16 @@ impl Member {
         self.peers.servers.fails(self.index)
     }
 
+    /// Its failures, for a process that replaces this one.
+    pub fn failing(&self) -> Option<[u64; 3]> {
+        self.peers.servers.failing(self.index)
+    }
+
+    /// Continues with its failures in the process that this one replaces.
+    pub fn resume_failing(&self, failing: [u64; 3]) {
+        self.peers.servers.resume_failing(self.index, failing);
+    }
+
     /// Whether it is available despite its failures.
     pub fn is_healthy(&self, now: Moment) -> bool {
         !self.checked().is_down() && self.peers.servers.is_healthy(self.index, now)
