@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -248,8 +247,6 @@ pub struct Http3 {
     pub segmentation: Segmentation,
     /// The secret of stateless resets and address tokens; that of the process if `None`.
     pub host_key: Option<Arc<[u8]>>,
-    /// The folder that gets a trace of each connection in qlog's format, if any.
-    pub qlog: Option<Arc<Path>>,
 }
 
 /// When clients have to prove their address (RFC 9000, section 8.1.2), which costs them a round trip.
@@ -308,7 +305,6 @@ impl Default for Http3 {
             congestion: Congestion::default(),
             segmentation: Segmentation::default(),
             host_key: None,
-            qlog: None,
         }
     }
 }

@@ -101,10 +101,6 @@ pub struct Counters {
     pub quic_retries: Count,
     /// QUIC connections that were refused because of a limit.
     pub quic_refused: Count,
-    /// QUIC connections of which a trace is written.
-    pub quic_traces: Count,
-    /// QUIC connections whose trace could not be begun.
-    pub quic_traces_failed: Count,
     /// QUIC connections with requests before the end of the handshake.
     pub quic_early: Count,
     /// Changes of the address of QUIC clients.

@@ -20,7 +20,6 @@ use crate::generations::Generations;
 use crate::keys::Keys;
 use crate::socket::Socket;
 use crate::tls::TlsServer;
-use crate::traces::Traces;
 use crate::transport;
 
 /// The keys of Initial packets, which are the same for all (RFC 9001, section 5.2).
@@ -50,7 +49,6 @@ pub(crate) struct Endpoint<S: Service> {
     pub(crate) rate: Rate,
     initial: Suite,
     keys: Keys,
-    traces: Traces,
     /// Packets on their way to the socket.
     pub(crate) out: RefCell<Vec<u8>>,
 }
@@ -120,7 +118,6 @@ impl<S: Service> Endpoint<S> {
             rate: Rate::default(),
             initial,
             keys,
-            traces: Traces::default(),
             out: RefCell::new(Vec::new()),
         };
         endpoint.take_connections();
@@ -159,17 +156,7 @@ impl<S: Service> Endpoint<S> {
             initial: self.initial,
         };
         let idle = settings.client.keep_alive_timeout;
-        let mut transport = transport::transport(&settings.h3, idle);
-        if let Some(folder) = &settings.h3.qlog {
-            let counters = &self.host.worker().counters;
-            match self.traces.begin(folder, incoming.orig_dst_cid()) {
-                Ok(trace) => {
-                    counters.quic_traces.up();
-                    transport.qlog_stream(Some(trace));
-                }
-                Err(_) => counters.quic_traces_failed.up(),
-            }
-        }
+        let transport = transport::transport(&settings.h3, idle);
         let server = transport::server(Arc::new(crypto), Arc::new(transport), &self.keys);
         Arc::new(server)
     }

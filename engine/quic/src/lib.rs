@@ -10,7 +10,6 @@ pub mod limits;
 mod serving;
 mod socket;
 mod tls;
-mod traces;
 mod transport;
 
 pub use serving::serve;

@@ -80,12 +80,5 @@ pub const CRYPTO_BYTES_MAX: usize = 32 * 1024;
 /// How long a connection waits for the client after GOAWAY and the end of its last request.
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most bytes of a trace: a download of some 100 MB. What comes later is missing in it.
-pub const TRACE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
-/// The traces of one worker and socket that are kept: a folder is bounded, and the connections that someone looks into are
-/// among the latest.
-pub const TRACES_MAX: usize = 100;
-
 /// Points of the budget for frames that bring no request forward (see `sluice_wire::glitch`).
 pub const GLITCH_POINTS_MAX: u32 = 16 * 1024;

@@ -56,7 +56,6 @@ pub(crate) fn transport(limits: &Http3, idle: Duration) -> TransportConfig {
         congestion,
         segmentation,
         host_key: _,
-        qlog: _,
     } = limits;
     let mut config = TransportConfig::default();
     config.max_concurrent_bidi_streams(VarInt::from(*streams_max));

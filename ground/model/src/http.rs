@@ -151,8 +151,6 @@ objects! {
         pub no_segmentation_offload: bool,
         /// A file with the secret of stateless resets and address tokens, so that they outlive the process.
         pub host_key_file: String,
-        /// A folder that gets a trace of each connection, in qlog's format.
-        pub qlog: String,
     }
 
     /// Changes to automatic HTTPS.

@@ -1,6 +1,5 @@
 //! Settings of sluice's own that are checked or read when a configuration is built.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use sluice_model::Config;
@@ -39,22 +38,4 @@ pub(crate) fn host_key(
             ..refusal
         }]
     })
-}
-
-/// The folder of `qlog`, which is created if it does not exist.
-pub(crate) fn qlog(
-    server: &sluice_model::Server,
-    place: &str,
-) -> Result<Option<Arc<Path>>, Vec<Refusal>> {
-    let folder = server.http3.as_ref().map(|http3| &http3.qlog);
-    let Some(folder) = folder.filter(|folder| !folder.is_empty()) else {
-        return Ok(None);
-    };
-    match std::fs::create_dir_all(folder) {
-        Ok(()) => Ok(Some(Path::new(folder).into())),
-        Err(error) => Err(vec![Refusal {
-            place: format!("{place}.http3.qlog"),
-            ..Refusal::new(format!("cannot create `{folder}`: {error}"))
-        }]),
-    }
 }

@@ -26,7 +26,7 @@ use crate::explain::Explainer;
 use crate::handover::{Counted, Secrets};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
-use crate::own_settings::{host_key, low_memory_limit, qlog};
+use crate::own_settings::{host_key, low_memory_limit};
 use crate::retired::Retired;
 use crate::site::{Rules, Site};
 use sluice_handlers::rate_limit::Zones;
@@ -735,7 +735,6 @@ fn build_site(
     let mut settings = settings;
     settings.h3.early_data = early_data;
     settings.h3.host_key = host_key(server, place)?.or(around.quic_secret);
-    settings.h3.qlog = qlog(server, place)?;
     Ok(Site {
         rules,
         settings,

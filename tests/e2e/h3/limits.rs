@@ -14,7 +14,7 @@ use crate::harness::{MEMORY_STEPS, Server, Setup, run_to_end, text};
 const CONNECTION_REFUSED: u64 = 2;
 
 /// A Caddyfile whose `http3` has these lines.
-pub fn with(options: &str, lines: &str) -> String {
+fn with(options: &str, lines: &str) -> String {
     site(
         &format!("\tservers {{\n\t\thttp3 {{\n{options}\n\t\t}}\n\t}}"),
         lines,

@@ -10,5 +10,4 @@ pub mod peer;
 mod programs;
 pub mod serving;
 mod soak;
-mod traces;
 mod upgrades;

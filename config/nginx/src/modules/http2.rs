@@ -63,7 +63,6 @@ pub const V3: &[Definition] = &[
     )),
     once("quic_gso", Flag),
     once("quic_host_key", Words(1, 1)),
-    once("quic_qlog", Words(1, 1)),
     once("quic_retry", Flag),
 ];
 
@@ -92,7 +91,6 @@ pub fn http3(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Http3> {
     let streams = streams.and_then(|word| word.parse::<i64>().ok());
     let window = level.size("http3_stream_buffer_size");
     let key = level.word("quic_host_key");
-    let qlog = level.word("quic_qlog");
     let http3 = Http3 {
         max_streams: streams.unwrap_or_default().clamp(0, STREAMS_MAX),
         stream_window: window
@@ -103,7 +101,6 @@ pub fn http3(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Http3> {
         // nginx leaves it off unless it is on; what a network card cannot do, the kernel does for it.
         no_segmentation_offload: !level.is_on("quic_gso", true),
         host_key_file: key.map(|path| cx.path(path)).unwrap_or_default(),
-        qlog: qlog.map(|path| cx.path(path)).unwrap_or_default(),
     };
     (http3 != Http3::default()).then_some(http3)
 }

@@ -289,7 +289,6 @@ const OF_SERVERS: &[Row] = &[
     ("http3_stream_buffer_size", "32k", "64k", ""),
     ("quic_gso", "on", "off", ""),
     ("quic_host_key", "a", "b", ""),
-    ("quic_qlog", "a", "b", ""),
     ("quic_retry", "on", "off", ""),
     ("http2_body_preread_size", "32k", "128k", ""),
     ("http2_max_concurrent_streams", "1", "2", ""),

@@ -449,16 +449,6 @@ fn write_http3(
         sum(|worker| &worker.quic_refused),
     );
     counter(
-        "sluice_quic_traces_total",
-        "QUIC connections of which a qlog trace was begun.",
-        sum(|worker| &worker.quic_traces),
-    );
-    counter(
-        "sluice_quic_traces_failed_total",
-        "QUIC connections whose qlog trace could not be begun.",
-        sum(|worker| &worker.quic_traces_failed),
-    );
-    counter(
         "sluice_quic_early_data_total",
         "QUIC connections with requests before the end of the handshake (0-RTT).",
         sum(|worker| &worker.quic_early),

@@ -319,7 +319,6 @@ static HTTP3: Options<Http3> = Options::new(
             "host_key_file <file>",
             Text(|http3| &mut http3.host_key_file),
         ),
-        option("qlog", "qlog <folder>", Text(|http3| &mut http3.qlog)),
     ],
 );
 
