@@ -1,6 +1,7 @@
 //! `sluice-lab find-limit` and `break`: their options. The target is a URL, or an experiment of which each selected cell is
 //! searched.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use sluice_load::generator::Plan;
 use sluice_load::outcome::{Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
-use crate::hit;
+use crate::hit::{self, drive::Generators};
 use crate::interrupt::on_signal;
 use crate::live::Live;
 
@@ -49,13 +50,19 @@ struct SearchOptions {
     /// Experiment: print the cells and the duration without measuring anything
     #[arg(long)]
     plan: bool,
+    /// Experiment: address of this machine at which agents reach the servers under test
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
 }
 
 /// Options that apply to an experiment; the file sets everything else.
-const OF_EXPERIMENTS: [&str; 9] = [
+const OF_EXPERIMENTS: [&str; 12] = [
     "url",
     "only",
     "plan",
+    "address",
+    "agent",
+    "token_file",
     "slo",
     "step",
     "connections",
@@ -65,7 +72,7 @@ const OF_EXPERIMENTS: [&str; 9] = [
 ];
 
 /// Options that apply to experiments only.
-const ONLY_OF_EXPERIMENTS: [&str; 2] = ["only", "plan"];
+const ONLY_OF_EXPERIMENTS: [&str; 3] = ["only", "plan", "address"];
 
 /// Runs `lab find-limit`. `given` are the identifiers of the options on the command line.
 pub fn find_limit(options: &LimitOptions, given: &[String]) -> Outcome {
@@ -92,7 +99,9 @@ fn search(options: &SearchOptions, goal: &Goal, step: Duration, given: &[String]
         step,
         json: options.hit.json.clone(),
     };
-    overload::search(&asked, goal, &mut Live::new())
+    let mut generators = Generators::connect(&options.hit)?;
+    let driver = generators.driver(&options.hit);
+    overload::search(&asked, goal, driver, &mut Live::new())
 }
 
 /// Searches the cells of an experiment.
@@ -112,6 +121,9 @@ fn experiment(options: &SearchOptions, goal: &Goal, step: Duration, given: &[Str
         duration: has("duration").then_some(hit.duration),
         seed: hit.seed,
         plan: options.plan,
+        agents: hit.agent.clone(),
+        token_file: hit.token_file.clone(),
+        address: options.address,
         interrupt: on_signal()?,
         ..run::Options::default()
     };
@@ -143,7 +155,6 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
         (options.repeats.is_some(), "--repeats"),
         (!options.fail.is_empty(), "--fail"),
         (options.scenario.is_some(), "--scenario"),
-        (!options.agent.is_empty(), "--agent"),
     ] {
         if given {
             return Err(Refused::new(format!(

@@ -114,10 +114,18 @@ fn agents_of_the_file_reach_the_servers_at_its_address() {
         assert!(block.load.asked.url.starts_with("http://127.0.0.2:"));
         assert!(block.load.ok > 0 && block.load.failed() == 0);
     }
-    // A search generates its load itself.
-    let output = lab(&["find-limit", &file, "--plan"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(output_text(&output).contains("remove `agents` of [place]"));
+    let (search, json) = (
+        ["find-limit", &file, "--step", "200ms"],
+        format!("{out}.json"),
+    );
+    let more = ["--only", "test=direct", "-d", "200ms", "--json", &json];
+    let text = output_text(&lab(&[&search[..], &more].concat()));
+    let searched: RunResult = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(!searched.cells.is_empty(), "{text}");
+    for block in searched.cells.iter().flat_map(|cell| &cell.blocks) {
+        assert_eq!(block.load.machines.len(), 1, "{text}");
+        assert!(block.load.asked.url.starts_with("http://127.0.0.2:"));
+    }
     let listens = placed.replace("--listen {address}", "--listen 127.0.0.1");
     fs::write(&file, listens).unwrap();
     let (code, text) = run(&file, &out, &["--only", "test=direct", "--check"]);

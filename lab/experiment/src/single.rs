@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_load::generator::probe::sha256;
 use sluice_load::generator::target::{Address, Target};
+use sluice_load::generator::trust::TlsOptions;
 use sluice_load::generator::{self, Plan, Stage};
 use sluice_load::machine;
 use sluice_load::result::{Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
@@ -33,44 +34,85 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
     });
 }
 
-/// Runs a load once, as block `number` of its cell: with the costs of the server if it runs on this machine.
-pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<Block> {
-    let roots = Roots {
-        subject: server(&plan.target),
-        ..Roots::default()
-    };
-    let mut block = block_of(plan, &roots, number, live)?;
-    block.marks = marks::marks(&without_foreign(&block), None);
-    Ok(block)
+/// Who generates a load.
+pub enum Driver<'a> {
+    /// This process.
+    Here,
+    /// Agents.
+    Agents {
+        /// The connected agents.
+        fleet: &'a mut Fleet,
+        /// What the TLS of the load was made from.
+        tls: TlsOptions,
+        /// Threads of each agent; by default half of its CPUs.
+        threads: Option<usize>,
+    },
 }
 
-/// The same with a load that agents generate.
-pub fn block_by(
-    fleet: &mut Fleet,
-    task: &Divided<'_>,
+impl Driver<'_> {
+    /// Runs a load while sampling processes. Agents that run here are sampled as part of the generator.
+    pub(crate) fn sampled(
+        &mut self,
+        plan: &Plan,
+        roots: &Roots,
+        live: &mut dyn Progress,
+    ) -> io::Result<Sampled> {
+        match self {
+            Driver::Here => load_and_watch(plan, roots, live),
+            Driver::Agents {
+                fleet,
+                tls,
+                threads,
+            } => {
+                let threads = *threads;
+                fleet_and_watch(fleet, &Divided { plan, tls, threads }, roots, live)
+            }
+        }
+    }
+
+    /// Why this load cannot be generated, if it cannot.
+    pub(crate) fn refusal(&self, plan: &Plan) -> Option<String> {
+        match self {
+            Driver::Here => None,
+            Driver::Agents { fleet, .. } => fleet.refusal(plan),
+        }
+    }
+
+    /// Whether an agent was lost, so that no further load is possible.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            Driver::Here => false,
+            Driver::Agents { fleet, .. } => fleet.is_broken(),
+        }
+    }
+}
+
+/// Runs a load once, as block `number` of its cell: with the costs of the server if it runs on this machine.
+pub fn block(
+    driver: &mut Driver<'_>,
+    plan: &Plan,
     number: usize,
     live: &mut dyn Progress,
 ) -> io::Result<Block> {
     let roots = Roots {
-        subject: server(&task.plan.target),
+        subject: server(&plan.target),
         ..Roots::default()
     };
-    let started = SystemTime::now();
-    let sampled = fleet_and_watch(fleet, task, &roots, live)?;
-    let mut block = block_from(sampled, &roots, number, started);
+    let mut block = block_of(driver, plan, &roots, number, live)?;
     block.marks = marks::marks(&without_foreign(&block), None);
     Ok(block)
 }
 
 /// The same with the costs of these processes.
 pub(crate) fn block_of(
+    driver: &mut Driver<'_>,
     plan: &Plan,
     roots: &Roots,
     number: usize,
     live: &mut dyn Progress,
 ) -> io::Result<Block> {
     let started = SystemTime::now();
-    let sampled = load_and_watch(plan, roots, live)?;
+    let sampled = driver.sampled(plan, roots, live)?;
     let mut block = block_from(sampled, roots, number, started);
     block.marks = marks::marks(&block, None);
     Ok(block)
@@ -121,7 +163,7 @@ pub(crate) fn load_and_watch(
 }
 
 /// The same with agents, of which those that run here are sampled as part of the generator.
-pub(crate) fn fleet_and_watch(
+fn fleet_and_watch(
     fleet: &mut Fleet,
     task: &Divided<'_>,
     roots: &Roots,

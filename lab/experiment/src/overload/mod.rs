@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::progress::Progress;
-use crate::single;
+use crate::single::{self, Driver};
 use sluice_load::generator::Plan;
 use sluice_load::generator::probe::sha256;
 use sluice_load::outcome::{Completion, Outcome, Refused};
@@ -72,10 +72,10 @@ pub struct Asked {
     pub json: Option<PathBuf>,
 }
 
-/// Runs a search on a URL.
-pub fn search(asked: &Asked, goal: &Goal, live: &mut dyn Progress) -> Outcome {
+/// Runs a search on a URL, with a load from `driver`.
+pub fn search(asked: &Asked, goal: &Goal, driver: Driver<'_>, live: &mut dyn Progress) -> Outcome {
     let (started, began) = (SystemTime::now(), Instant::now());
-    let mut steps = Steps::new(asked.plan.clone(), None, asked.step, live);
+    let mut steps = Steps::new((driver, asked.plan.clone()), None, asked.step, live);
     steps.left = goal.length(asked.step, asked.plan.duration);
     let found = goal.search(&mut steps);
     let words = match &found {
@@ -101,6 +101,8 @@ pub(crate) fn write(path: &Path, result: &RunResult) -> Result<(), Refused> {
 
 /// The steps of a search: each a separate load, displayed live and stored for the result.
 pub(crate) struct Steps<'a> {
+    /// Who generates the load.
+    driver: Driver<'a>,
     plan: Plan,
     /// The processes of an experiment's servers; `None` for a URL, whose server is detected from its port.
     roots: Option<Roots>,
@@ -116,12 +118,13 @@ pub(crate) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// The steps of one target.
     pub(crate) fn new(
-        plan: Plan,
+        (driver, plan): (Driver<'a>, Plan),
         roots: Option<Roots>,
         step: Duration,
         live: &'a mut dyn Progress,
     ) -> Self {
         Steps {
+            driver,
             plan,
             roots,
             step,
@@ -148,11 +151,14 @@ impl<'a> Steps<'a> {
         self.left = self.left.saturating_sub(duration + STEP_WARMUP);
         single::view(&plan, self.live, self.left);
         let block = match &self.roots {
-            Some(roots) => single::block_of(&plan, roots, 0, self.live),
-            None => single::block(&plan, 0, self.live),
+            Some(roots) => single::block_of(&mut self.driver, &plan, roots, 0, self.live),
+            None => single::block(&mut self.driver, &plan, 0, self.live),
         };
-        let block =
-            block.map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
+        let block = block.map_err(|error| match &self.driver {
+            Driver::Here => Refused::new(format!("the load generator failed: {error}")),
+            // It names the agent.
+            Driver::Agents { .. } => Refused::new(error.to_string()),
+        })?;
         if block.load.interrupted {
             let steps = self.taken.len();
             return Err(Refused::new(format!("interrupted after {steps} rates")));
@@ -161,6 +167,11 @@ impl<'a> Steps<'a> {
             self.taken.push((rate, block.clone()));
         }
         Ok(block)
+    }
+
+    /// Whether the search has ended because an agent was lost.
+    pub(crate) fn lost_an_agent(&self) -> bool {
+        self.driver.is_broken()
     }
 
     fn line(&mut self, text: &str) {

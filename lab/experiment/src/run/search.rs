@@ -8,7 +8,7 @@ use super::{Options, Walk, minutes, prepare, state_words};
 use crate::overload::{self, Goal, Steps, Verdict};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
-use crate::stage::{Serving, Stage};
+use crate::stage::{NoBlock, Serving, Stage};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Cell, CellState, Mark, MarkKind};
 
@@ -22,12 +22,6 @@ pub fn search(
     live: &mut dyn Progress,
 ) -> Outcome {
     let mut walk = prepare(options)?;
-    if !walk.file.place.agents.is_empty() {
-        return Err(Refused(format!(
-            "{}: find-limit and break generate the load themselves: remove `agents` of [place]",
-            options.experiment
-        )));
-    }
     let name = &options.experiment;
     let stage = walk.stage(name)?;
     walk.result.machine.placement = stage.placement();
@@ -46,23 +40,25 @@ pub fn search(
     if options.plan {
         return Ok(Completion::Yes);
     }
+    walk.generators.connect(stage.load_cpus())?;
+    walk.generators.describe(&mut walk.result);
     let began = Instant::now();
     let (mut lines, mut worst) = (Vec::new(), Completion::Yes);
     for cell in &cells {
+        walk.generators.make_ready(&walk.interrupt)?;
         let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
         let place = place.join(" ");
         live.line(&format!("\n{place}"));
         let found = walk.search_cell(&stage, cell, (goal, step), live);
         walk.result.duration_s = began.elapsed().as_secs_f64();
-        let words = match &found {
-            Ok(verdict) => verdict.words.clone(),
-            Err(state) => state_words(state),
-        };
-        let note = format!("{place}: {words}");
-        if !matches!(
+        let note = format!("{place}: {}", words(&found));
+        let never_tried = matches!(
             &found,
-            Err(CellState::NotInstalled(_) | CellState::Skipped(_))
-        ) {
+            Err(NoBlock::Cell(
+                CellState::NotInstalled(_) | CellState::Skipped(_)
+            ))
+        );
+        if !never_tried {
             walk.result.notes.push(note.clone());
         }
         if let Some(json) = json {
@@ -72,10 +68,12 @@ pub fn search(
             live.line("interrupted: the result contains the rates tried until then");
             return Ok(Completion::Interrupted);
         }
-        match found {
+        match &found {
             Ok(verdict) if verdict.completion == Completion::Yes => {}
-            Ok(_) | Err(CellState::DidNotStart(_)) => worst = Completion::No,
-            Err(state) => live.line(&state_words(&state)),
+            Ok(_) | Err(NoBlock::Cell(CellState::DidNotStart(_)) | NoBlock::Agents(_)) => {
+                worst = Completion::No;
+            }
+            Err(NoBlock::Cell(state)) => live.line(&state_words(state)),
         }
         lines.push(note);
     }
@@ -85,6 +83,15 @@ pub fn search(
         return Err(Refused::new("none of the cells can be searched here"));
     }
     Ok(worst)
+}
+
+/// The outcome of the search of a cell.
+fn words(found: &Result<Verdict, NoBlock>) -> String {
+    match found {
+        Ok(verdict) => verdict.words.clone(),
+        Err(NoBlock::Cell(state)) => state_words(state),
+        Err(NoBlock::Agents(reason)) => reason.clone(),
+    }
 }
 
 impl Walk {
@@ -110,7 +117,7 @@ impl Walk {
         cell: &CellPlan,
         (goal, step): (&Goal, Duration),
         live: &mut dyn Progress,
-    ) -> Result<Verdict, CellState> {
+    ) -> Result<Verdict, NoBlock> {
         let mut pattern = Cell {
             id: cell.id.clone(),
             axes: cell.axes.clone(),
@@ -128,13 +135,15 @@ impl Walk {
             Err(state) => {
                 pattern.state = state.clone();
                 self.result.cells.push(pattern);
-                return Err(state);
+                return Err(state.into());
             }
         };
-        let plan = serving.plan.clone();
-        let mut steps = Steps::new(plan, Some(serving.roots()), step, live);
+        let test = &self.file.test[&cell.test];
+        let (driver, plan) = stage.driver(test, &serving.plan, self.generators.fleet());
+        let mut steps = Steps::new((driver, plan), Some(serving.roots()), step, live);
         steps.left = goal.length(step, self.file.load.duration);
         let found = goal.search(&mut steps);
+        let agents_failed = steps.lost_an_agent();
         pattern.state = CellState::Measured;
         let mut cells = overload::cells(&pattern, steps.taken);
         let ended = serving.server.ended();
@@ -161,7 +170,8 @@ impl Walk {
                 words: format!("{}; the server ended with {status}", verdict.words),
                 completion: Completion::No,
             }),
-            (Err(Refused(text)), _) => Err(CellState::DidNotStart(text)),
+            (Err(Refused(text)), _) if agents_failed => Err(NoBlock::Agents(text)),
+            (Err(Refused(text)), _) => Err(CellState::DidNotStart(text).into()),
         }
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::{NoBlock, Stage, TRUSTED, in_url};
 use crate::adapter::Task;
-use crate::agent::{Divided, Fleet};
+use crate::agent::Fleet;
 use crate::file::{File, Talk, Test};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
-use crate::single::{Sampled, fleet_and_watch, load_and_watch, tool_and_watch};
+use crate::single::{Driver, Sampled, load_and_watch, tool_and_watch};
 use sluice_load::generator::Plan;
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
@@ -75,7 +75,30 @@ impl Stage {
         Ok(tool_and_watch(tool, plan, &task, roots, live).map_err(failed)?)
     }
 
-    /// Runs the load on agents. Those of other machines have CPUs of their own, so the placement of this one is not theirs.
+    /// Who generates a load, and the load as it is generated there. Agents of other machines have CPUs of their own, so the
+    /// placement of this one is not theirs.
+    pub(crate) fn driver<'a>(
+        &self,
+        test: &Test,
+        plan: &Plan,
+        fleet: Option<&'a mut Fleet>,
+    ) -> (Driver<'a>, Plan) {
+        let plan = plan.clone();
+        match fleet {
+            None => (Driver::Here, plan),
+            Some(fleet) => {
+                let driver = Driver::Agents {
+                    fleet,
+                    tls: self.tls(test),
+                    threads: None,
+                };
+                let cpus = Vec::new();
+                (driver, Plan { cpus, ..plan })
+            }
+        }
+    }
+
+    /// Runs the load on agents.
     fn load_by_agents(
         &self,
         (file, cell): (&File, &CellPlan),
@@ -84,20 +107,12 @@ impl Stage {
         fleet: &mut Fleet,
         live: &mut dyn Progress,
     ) -> Result<Sampled, NoBlock> {
-        let plan = Plan {
-            cpus: Vec::new(),
-            ..plan.clone()
-        };
-        if let Some(text) = fleet.refusal(&plan) {
+        let (mut driver, plan) = self.driver(&file.test[&cell.test], plan, Some(fleet));
+        if let Some(text) = driver.refusal(&plan) {
             return Err(CellState::Skipped(text).into());
         }
-        let task = Divided {
-            plan: &plan,
-            tls: &self.tls(&file.test[&cell.test]),
-            threads: None,
-        };
-        fleet_and_watch(fleet, &task, roots, live)
-            .map_err(|error| NoBlock::Agents(error.to_string()))
+        let sampled = driver.sampled(&plan, roots, live);
+        sampled.map_err(|error| NoBlock::Agents(error.to_string()))
     }
 
     /// The load of a cell.
