@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::overload::{self, Asked, Goal, Promise};
 use sluice_experiment::{builtin, run};
 use sluice_load::generator::Plan;
@@ -50,13 +51,17 @@ struct SearchOptions {
     /// Experiment: print the cells and the duration without measuring anything
     #[arg(long)]
     plan: bool,
-    /// Experiment: address of this machine at which agents reach the servers under test
+    /// Experiment: run the servers under test and their upstreams on the machine of this agent
+    #[arg(long, value_name = "AGENT")]
+    servers: Option<AgentSpec>,
+    /// Experiment: address of the servers' machine at which the load reaches them
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
 }
 
 /// Options that apply to an experiment; the file sets everything else.
-const OF_EXPERIMENTS: [&str; 12] = [
+const OF_EXPERIMENTS: [&str; 13] = [
+    "servers",
     "url",
     "only",
     "plan",
@@ -72,7 +77,7 @@ const OF_EXPERIMENTS: [&str; 12] = [
 ];
 
 /// Options that apply to experiments only.
-const ONLY_OF_EXPERIMENTS: [&str; 3] = ["only", "plan", "address"];
+const ONLY_OF_EXPERIMENTS: [&str; 4] = ["only", "plan", "address", "servers"];
 
 /// Runs `lab find-limit`. `given` are the identifiers of the options on the command line.
 pub fn find_limit(options: &LimitOptions, given: &[String]) -> Outcome {
@@ -123,6 +128,7 @@ fn experiment(options: &SearchOptions, goal: &Goal, step: Duration, given: &[Str
         plan: options.plan,
         agents: hit.agent.clone(),
         token_file: hit.token_file.clone(),
+        servers: options.servers.clone(),
         address: options.address,
         interrupt: on_signal()?,
         ..run::Options::default()

@@ -304,10 +304,16 @@ to = "{dir}/site."
         "--repeats",
         "1",
     ];
-    let (code, text) = run(&file, &out, &words);
-    assert_eq!(code, Some(0), "{text}");
-    let measured = result(&out);
-    let load = &measured.cells[0].blocks[0].load;
-    assert!(load.ok > 0 && load.failed() == 0, "{text}");
-    assert!(load.connections.tls_version.is_some());
+    // Also if the servers, with their own certificates, run elsewhere: their machine gets the configuration.
+    for more in [&[][..], &["--servers", "local", "--resume"]] {
+        let (code, text) = run(&file, &out, &[&words[..], more].concat());
+        assert_eq!(code, Some(0), "{text}");
+        let measured = result(&out);
+        let load = &measured.cells[0].blocks[0].load;
+        assert!(load.ok > 0 && load.failed() == 0, "{text}");
+        assert!(load.connections.tls_version.is_some());
+        let configs = &measured.subjects.iter().find(|one| one.name == "nginx");
+        let config = &configs.unwrap().configs[0];
+        assert!(config.text.contains("ssl_certificate") && config.rewritten.len() == 2);
+    }
 }

@@ -17,6 +17,7 @@ mod requirements;
 mod run;
 mod scenario;
 mod search;
+mod servers;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

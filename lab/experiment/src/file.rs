@@ -1,6 +1,7 @@
 //! The experiment file: TOML, deserialized into types that reject unknown keys. Treatment checks are in `check_part`.
 
 mod check_part;
+mod made_file;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::adapter::Tool;
 use super::agent::AgentSpec;
@@ -17,6 +18,7 @@ use super::position::position;
 use super::scenario;
 use crate::limits::LINES_MAX;
 pub use check_part::{CallPart, CheckPart, LinesPart, RequestPart, Switch};
+pub use made_file::MadeFile;
 
 use sluice_audit::claim::Statement;
 use sluice_load::generator::scenario::Scenario;
@@ -279,12 +281,14 @@ pub struct Place {
     pub pin: Pin,
     /// Agents that generate the load; if there are none, this process does.
     pub agents: Vec<AgentSpec>,
-    /// The address of this machine at which agents reach the servers; by default the loopback address.
+    /// The agent of the machine on which the servers and their upstreams run; by default this one.
+    pub servers: Option<AgentSpec>,
+    /// The address of that machine at which agents reach the servers; by default the loopback address.
     pub address: Option<IpAddr>,
 }
 
 /// Whether the server and the load generator have separate CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pin {
     /// The server gets the first half of the CPUs, load generator and upstreams the rest.
@@ -292,39 +296,6 @@ pub enum Pin {
     Split,
     /// Scheduled by the kernel.
     None,
-}
-
-/// A file to create.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MadeFile {
-    /// Path relative to the folder of the run.
-    pub path: String,
-    /// Size of generated content in bytes.
-    #[serde(default)]
-    pub bytes: Option<u64>,
-    /// `builtin:NAME` or a path next to the experiment file, with the same replacements as configurations.
-    #[serde(default)]
-    pub from: Option<String>,
-    /// A line that is repeated `count` times, in which `{n}` is its number, from 1.
-    #[serde(default)]
-    pub line: Option<String>,
-    /// How often `line` stands in the file.
-    #[serde(default)]
-    pub count: usize,
-}
-
-impl MadeFile {
-    /// Whether it says in exactly one way what the file contains.
-    fn is_clear(&self) -> bool {
-        let ways = [
-            self.bytes.is_some(),
-            self.from.is_some(),
-            self.line.is_some(),
-        ];
-        let lines = self.line.is_some() == (self.count > 0) && self.count <= LINES_MAX;
-        lines && ways.iter().filter(|given| **given).count() == 1
-    }
 }
 
 /// An upstream of the servers under test.
@@ -688,6 +659,34 @@ fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that what is written stays in the folder of the run, and is described in one way.
+fn check_written(name: &str, file: &File) -> Result<(), String> {
+    for made in &file.file {
+        if !made.is_clear() {
+            return Err(format!(
+                "{name}: [[file]] `{}` needs `bytes`, `from`, or `line` with a `count` of at most {LINES_MAX}",
+                made.path
+            ));
+        }
+        if !made.is_inside() {
+            return Err(format!(
+                "{name}: [[file]] `{}` must be a path in the folder of the run",
+                made.path
+            ));
+        }
+    }
+    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    for backend in &file.backend {
+        if !backend.name.chars().all(plain) {
+            return Err(format!(
+                "{name}: invalid name `{}` of a [[backend]]: use letters, digits, `-`, `_` and `.`",
+                backend.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that all names used are defined.
 fn check_names(name: &str, file: &File) -> Result<(), String> {
     let backend = |wanted: &String| file.backend.iter().any(|backend| &backend.name == wanted);
@@ -717,14 +716,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         }
     }
     check_matrix(name, &file.matrix)?;
-    for made in &file.file {
-        if !made.is_clear() {
-            return Err(format!(
-                "{name}: [[file]] `{}` needs `bytes`, `from`, or `line` with a `count` of at most {LINES_MAX}",
-                made.path
-            ));
-        }
-    }
+    check_written(name, file)?;
     for (subject, part) in &file.subject {
         let strange = part
             .tests

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::progress::Progress;
-use crate::single::{self, Driver};
+use crate::remote::RemoteServers;
+use crate::single::{self, Driver, Watch};
 use sluice_load::generator::Plan;
 use sluice_load::generator::probe::sha256;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Block, Cell, Mode, RunResult};
-use sluice_load::sample::Roots;
 
 pub use curve::Manner;
 pub use promise::Promise;
@@ -104,8 +104,8 @@ pub(crate) struct Steps<'a> {
     /// Who generates the load.
     driver: Driver<'a>,
     plan: Plan,
-    /// The processes of an experiment's servers; `None` for a URL, whose server is detected from its port.
-    roots: Option<Roots>,
+    /// The servers of an experiment; `None` for a URL, whose server is detected from its port.
+    watch: Option<Watch<'a>>,
     /// Length of each step.
     step: Duration,
     live: &'a mut dyn Progress,
@@ -119,14 +119,14 @@ impl<'a> Steps<'a> {
     /// The steps of one target.
     pub(crate) fn new(
         (driver, plan): (Driver<'a>, Plan),
-        roots: Option<Roots>,
+        watch: Option<Watch<'a>>,
         step: Duration,
         live: &'a mut dyn Progress,
     ) -> Self {
         Steps {
             driver,
             plan,
-            roots,
+            watch,
             step,
             live,
             taken: Vec::new(),
@@ -150,14 +150,16 @@ impl<'a> Steps<'a> {
         plan.drain = plan.drain.min(plan.timeout);
         self.left = self.left.saturating_sub(duration + STEP_WARMUP);
         single::view(&plan, self.live, self.left);
-        let block = match &self.roots {
-            Some(roots) => single::block_of(&mut self.driver, &plan, roots, 0, self.live),
+        let block = match self.watch.clone() {
+            Some(watch) => single::block_of(&mut self.driver, &plan, watch, 0, self.live),
             None => single::block(&mut self.driver, &plan, 0, self.live),
         };
         let block = block.map_err(|error| match &self.driver {
-            Driver::Here => Refused::new(format!("the load generator failed: {error}")),
+            Driver::Here if !self.lost_an_agent() => {
+                Refused::new(format!("the load generator failed: {error}"))
+            }
             // It names the agent.
-            Driver::Agents { .. } => Refused::new(error.to_string()),
+            Driver::Here | Driver::Agents { .. } => Refused::new(error.to_string()),
         })?;
         if block.load.interrupted {
             let steps = self.taken.len();
@@ -171,7 +173,8 @@ impl<'a> Steps<'a> {
 
     /// Whether the search has ended because an agent was lost.
     pub(crate) fn lost_an_agent(&self) -> bool {
-        self.driver.is_broken()
+        let remote = self.watch.as_ref().and_then(|watch| watch.remote);
+        self.driver.is_broken() || remote.is_some_and(RemoteServers::is_lost)
     }
 
     fn line(&mut self, text: &str) {

@@ -8,7 +8,8 @@ use super::{Options, Walk, minutes, prepare, state_words};
 use crate::overload::{self, Goal, Steps, Verdict};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
-use crate::stage::{NoBlock, Serving, Stage};
+use crate::remote::Ended;
+use crate::stage::{Finish, NoBlock, Serving, Stage};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Cell, CellState, Mark, MarkKind};
 
@@ -24,12 +25,11 @@ pub fn search(
     let mut walk = prepare(options)?;
     let name = &options.experiment;
     let stage = walk.stage(name)?;
-    walk.result.machine.placement = stage.placement();
-    walk.result.subjects = walk.facts(&stage);
+    walk.describe(&stage);
     walk.result.cells.clear();
     let cells = std::mem::take(&mut walk.cells);
     let last = walk.file.load.duration;
-    let runnable = |cell: &&CellPlan| walk.impossible(&stage, cell).is_none();
+    let runnable = |cell: &&CellPlan| walk.impossible(cell).is_none();
     let count = cells.iter().filter(runnable).count();
     let whole = goal.length(step, last) * count as u32;
     live.line(&format!(
@@ -41,11 +41,11 @@ pub fn search(
         return Ok(Completion::Yes);
     }
     walk.generators.connect(stage.load_cpus())?;
-    walk.generators.describe(&mut walk.result);
+    walk.generators.describe(&mut walk.result, stage.remote());
     let began = Instant::now();
     let (mut lines, mut worst) = (Vec::new(), Completion::Yes);
     for cell in &cells {
-        walk.generators.make_ready(&walk.interrupt)?;
+        walk.generators.make_ready(&stage, &walk.interrupt)?;
         let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
         let place = place.join(" ");
         live.line(&format!("\n{place}"));
@@ -96,7 +96,7 @@ fn words(found: &Result<Verdict, NoBlock>) -> String {
 
 impl Walk {
     /// Why a cell cannot be searched.
-    fn impossible(&self, stage: &Stage, cell: &CellPlan) -> Option<CellState> {
+    fn impossible(&self, cell: &CellPlan) -> Option<CellState> {
         if let Some(reason) = &cell.skipped {
             return Some(CellState::Skipped(reason.clone()));
         }
@@ -107,7 +107,7 @@ impl Walk {
         if let Some(reason) = self.file.test[&cell.test].has_no_rate() {
             return Some(CellState::Skipped(reason.into()));
         }
-        self.missing(stage, cell).map(CellState::NotInstalled)
+        self.missing(cell).map(CellState::NotInstalled)
     }
 
     /// Searches one cell. What was measured becomes part of the result, even if the search did not end.
@@ -123,33 +123,32 @@ impl Walk {
             axes: cell.axes.clone(),
             ..Cell::default()
         };
-        let serving = match self.impossible(stage, cell) {
-            Some(state) => Err(state),
-            None => {
-                let serving = stage.serve(&self.file, cell, self.seed);
-                serving.map_err(CellState::DidNotStart)
-            }
+        let serving = match self.impossible(cell) {
+            Some(state) => Err(state.into()),
+            None => stage.serve(&self.file, cell, self.seed),
         };
-        let mut serving: Serving = match serving {
+        let serving: Serving = match serving {
             Ok(serving) => serving,
-            Err(state) => {
-                pattern.state = state.clone();
-                self.result.cells.push(pattern);
-                return Err(state.into());
+            Err(reason) => {
+                if let NoBlock::Cell(state) = &reason {
+                    pattern.state = state.clone();
+                    self.result.cells.push(pattern);
+                }
+                return Err(reason);
             }
         };
         let test = &self.file.test[&cell.test];
         let (driver, plan) = stage.driver(test, &serving.plan, self.generators.fleet());
-        let mut steps = Steps::new((driver, plan), Some(serving.roots()), step, live);
+        let mut steps = Steps::new((driver, plan), Some(stage.watching(&serving)), step, live);
         steps.left = goal.length(step, self.file.load.duration);
         let found = goal.search(&mut steps);
         let agents_failed = steps.lost_an_agent();
         pattern.state = CellState::Measured;
         let mut cells = overload::cells(&pattern, steps.taken);
-        let ended = serving.server.ended();
         let response = serving.response.first_response();
-        serving.server.stop();
-        let log = serving.server.log();
+        let stopped = stage.finish((&self.file, cell), serving, Finish::Stop);
+        // If the machine of the servers is lost, the figures so far are still theirs.
+        let Ended { ended, log, .. } = stopped.unwrap_or_default();
         for block in cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
             block.load.response = Some(response.clone());
         }

@@ -1,0 +1,315 @@
+//! Servers on another machine: an agent starts them, samples them, and stops them, whatever happens; and only those that it
+//! allows.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+
+use sluice_load::result::{CellState, RunResult};
+
+use crate::abilities::skipped;
+use crate::agents::{Agent, TOKEN, served, token_file};
+use crate::agents_run::{experiment, result, run};
+use crate::wait::eventually;
+use crate::world::{self, FLOOR, Folder, LAB, lab, output_text};
+
+static EXPERIMENT: LazyLock<String> = LazyLock::new(|| {
+    let tables = "[repeat]\nblocks = 1\nagain = 0\n[place]\npin = \"none\"";
+    world::experiment("[5]", tables, FLOOR)
+});
+
+/// The option that allows the lab's own servers.
+const OWN: &str = "--allow-run=sluice-lab";
+
+/// An agent that may start the lab's own servers.
+fn host(folder: &Folder, address: &str) -> (Agent, String) {
+    let token = token_file(folder, TOKEN);
+    let agent = Agent::with(&token, address, &[OWN]);
+    (agent, token)
+}
+
+/// Command lines of processes that name the folder of an agent.
+fn left(agent: &Child) -> Vec<String> {
+    let name = format!("sluice-lab-{}", agent.id());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(&name)).collect()
+}
+
+/// The folder in which an agent's servers work.
+fn place(agent: &Child) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("sluice-lab-{}", agent.id()))
+}
+
+/// Waits until an agent has stopped its servers and removed their folder.
+fn is_clean(agent: &Child) {
+    let none_left = || left(agent).is_empty() && !place(agent).exists();
+    eventually("the servers to stop", none_left, || {
+        format!("{:?}", left(agent))
+    });
+}
+
+/// Everything that is measured of servers here is measured there.
+fn is_whole(measured: &RunResult, text: &str) {
+    assert_eq!(measured.cells.len(), 2, "{text}");
+    for cell in &measured.cells {
+        assert_eq!(cell.state, CellState::Measured, "{text}");
+        for block in &cell.blocks {
+            assert!(block.load.ok > 0 && block.load.failed() == 0, "{text}");
+            let held = block.checks.iter().all(|check| check.holds == Some(true));
+            assert!(held, "{:?}", block.checks);
+            let resources = block.resources.as_ref().unwrap();
+            assert!(resources.subject.rss_peak_bytes > 0, "{text}");
+            assert!(resources.subject.cpu_user_s + resources.subject.cpu_system_s > 0.0);
+            assert!(resources.system.work_us.is_some() && block.ready_s.is_some());
+            let is_proxied = cell.axis("test") == "proxied";
+            assert_eq!(resources.backend_counts.is_some(), is_proxied);
+            let upstream = resources.backend.as_ref();
+            assert_eq!(
+                upstream.is_some_and(|one| one.rss_peak_bytes > 0),
+                is_proxied
+            );
+        }
+        let checks = cell.blocks[0].checks.len();
+        assert_eq!(checks, if cell.axis("test") == "proxied" { 2 } else { 0 });
+    }
+    let floor = &measured.subjects[0];
+    assert!(floor.program.is_some() && floor.sha256.is_some());
+}
+
+#[test]
+fn servers_are_started_sampled_and_stopped_by_an_agent() {
+    let (folder, file, out) = experiment("servers", &EXPERIMENT);
+    let (agent, token) = host(&folder, "127.0.0.1:0");
+    let words = ["--servers", &agent.address, "--token-file", &token];
+    let (code, text) = run(&file, &out, &words);
+    assert_eq!(code, Some(0), "{text}");
+    let measured = result(&out);
+    is_whole(&measured, &text);
+    let note = format!(
+        "The machine described here is that of {}, which ran the servers and their upstreams.",
+        agent.address
+    );
+    assert!(measured.notes.iter().any(|one| one.starts_with(&note)));
+    is_clean(&agent.child);
+    // The load comes from agents, too; the agent of the servers takes none.
+    let more = ["--resume", "--agent", "local", "--agent", "local"];
+    let (code, text) = run(&file, &out, &[&words[..], &more].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let measured = result(&out);
+    is_whole(&measured, &text);
+    for block in measured.cells.iter().flat_map(|cell| &cell.blocks) {
+        assert_eq!(block.load.machines.len(), 2, "measured anew");
+    }
+    let (code, text) = run(&file, &out, &[&words[..], &["--check"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("2 correct, 0 wrong"), "{text}");
+    is_clean(&agent.child);
+}
+
+#[test]
+fn the_limit_of_servers_on_another_machine_is_found() {
+    let (folder, file, out) = experiment("servers-limit", &EXPERIMENT);
+    let json = folder.file("limit.json");
+    let words = ["find-limit", &file, "--servers", "local", "--only"];
+    let more = [
+        "test=proxied",
+        "--step",
+        "200ms",
+        "-d",
+        "200ms",
+        "--json",
+        &json,
+    ];
+    let text = output_text(&lab(&[&words[..], &more].concat()));
+    let searched: RunResult = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(searched.cells.len() >= 5, "{text} {out}");
+    for block in searched.cells.iter().flat_map(|cell| &cell.blocks) {
+        let resources = block.resources.as_ref().unwrap();
+        assert!(resources.subject.rss_peak_bytes > 0, "{text}");
+        assert!(resources.backend.is_some(), "{text}");
+    }
+}
+
+#[test]
+fn an_agent_starts_only_what_it_allows() {
+    let (folder, file, out) = experiment("servers-refused", &EXPERIMENT);
+    let token = token_file(&folder, TOKEN);
+    let asked = |agent: &Agent, file: &str| {
+        let words = ["--servers", &agent.address, "--token-file", &token];
+        run(file, &out, &[&words[..], &["--check"]].concat())
+    };
+    let none = Agent::start(&token);
+    let (code, text) = asked(&none, &file);
+    assert_eq!(code, Some(2), "{text}");
+    let said = format!("servers on {}: it starts no servers", none.address);
+    assert!(
+        text.contains(&said) && text.contains("--allow-run"),
+        "{text}"
+    );
+    let other = Agent::with(&token, "127.0.0.1:0", &["--allow-run=nginx"]);
+    let (code, text) = asked(&other, &file);
+    assert_eq!(code, Some(1), "{text}");
+    let said = "may not start `sluice-lab`; start it with --allow-run=sluice-lab";
+    assert!(text.contains(said), "{text}");
+    // Other commands of an allowed program, and files outside of the folder of the run.
+    let own = Agent::with(&token, "127.0.0.1:0", &[OWN]);
+    let touched = folder.file("touched");
+    let changed = |from: &str, to: &str| {
+        let changed = EXPERIMENT.replace(from, to);
+        assert_ne!(changed, *EXPERIMENT);
+        fs::write(&file, changed).unwrap();
+        asked(&own, &file)
+    };
+    let shield = format!("direct = \"{{lab}} shield --parent=1 -- touch {touched}\"");
+    let respond = "direct = \"{lab} serve respond --listen {address}:{port} --counts {dir}/direct --body hello\"";
+    let (code, text) = changed(respond, &shield);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("only `sluice-lab serve`"), "{text}");
+    let log = "[subject.floor]\nlog = \"{dir}/../../etc/passwd\"";
+    let (code, text) = changed("[subject.floor]", log);
+    assert_eq!(code, Some(0), "{text}");
+    let words = ["--servers", &own.address, "--token-file", &token];
+    let (_, text) = run(&file, &out, &words);
+    assert!(text.contains("is not in the folder of the run"), "{text}");
+    let escape = "[[file]]\npath = \"../escaped\"\nbytes = 1\n[subject.floor]";
+    let (code, text) = changed("[subject.floor]", escape);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("must be a path in the folder"), "{text}");
+    assert!(!folder.0.join("touched").exists());
+    for agent in [&none, &other, &own] {
+        is_clean(&agent.child);
+    }
+}
+
+/// Starts a run of one long block, and waits until its server has a load.
+fn long_run(name: &str, words: &[&str]) -> (Folder, Agent, Child, String) {
+    let (folder, file, out) = experiment(name, &EXPERIMENT);
+    let counts = folder.file("counts");
+    let text = EXPERIMENT
+        .replace("test = [\"direct\", \"proxied\"]", "test = [\"direct\"]")
+        .replace("{dir}/direct", &counts)
+        .replace("blocks = 1", "blocks = 3")
+        .replace("400ms", "2s");
+    fs::write(&file, text).unwrap();
+    let (agent, token) = host(&folder, "127.0.0.1:0");
+    let mut command = Command::new(LAB);
+    command.args(["run", &file, "--out", &out, "--servers", &agent.address]);
+    command.args(["--token-file", &token]).args(words);
+    let running = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let running = running.stderr(Stdio::piped()).spawn().unwrap();
+    let is_loaded = || served(&counts) > Some(100);
+    eventually("a load", is_loaded, String::new);
+    assert!(!left(&agent.child).is_empty());
+    (folder, agent, running, out)
+}
+
+#[test]
+fn servers_stop_when_the_coordinator_is_gone() {
+    let (folder, agent, mut running, out) = long_run("servers-orphans", &["-d", "60s"]);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    is_clean(&agent.child);
+    // The agent serves the next coordinator.
+    let (file, token) = (folder.file("own.toml"), folder.file("token"));
+    let words = ["--servers", &agent.address, "--token-file", &token];
+    let more = ["-d", "200ms", "--repeats", "1", "--resume"];
+    let (code, text) = run(&file, &out, &[&words[..], &more].concat());
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn servers_stop_with_their_agent_and_the_run_goes_on_with_the_next() {
+    let (folder, mut agent, running, out) = long_run("servers-lost", &[]);
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    is_clean(&agent.child);
+    let (_again, _) = host(&folder, &agent.address);
+    let output = running.wait_with_output().unwrap();
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let said = format!("agent {}, which runs the servers, was lost", agent.address);
+    assert!(text.contains(&said), "{text}");
+    assert!(text.contains("an agent failed in 1 block"), "{text}");
+    let measured = result(&out);
+    assert_eq!(measured.cells[0].blocks.len(), 2, "{text}");
+    assert!(measured.notes.iter().any(|note| note.contains(&said)));
+}
+
+/// Two network namespaces that a cable connects: this one, and one with its own loopback.
+struct Cable {
+    name: String,
+    /// Addresses of both ends, which no other test of this machine has.
+    here: String,
+    there: String,
+}
+
+impl Cable {
+    fn lay() -> Option<Self> {
+        let id = std::process::id();
+        let net = format!("10.249.{}", (id >> 6) & 255);
+        let first = (id & 63) * 4;
+        let cable = Cable {
+            name: format!("lab{id}"),
+            here: format!("{net}.{}", first + 1),
+            there: format!("{net}.{}", first + 2),
+        };
+        let (name, far) = (&cable.name, format!("{}b", cable.name));
+        let (here, there) = (format!("{}/30", cable.here), format!("{}/30", cable.there));
+        let laid = ip(&["netns", "add", name])
+            && ip(&["link", "add", name, "type", "veth", "peer", "name", &far])
+            && ip(&["link", "set", &far, "netns", name])
+            && ip(&["addr", "add", &here, "dev", name])
+            && ip(&["link", "set", name, "up"])
+            && ip(&["-n", name, "addr", "add", &there, "dev", &far])
+            && ip(&["-n", name, "link", "set", &far, "up"])
+            && ip(&["-n", name, "link", "set", "lo", "up"]);
+        laid.then_some(cable)
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        ip(&["link", "del", &self.name]);
+        ip(&["netns", "del", &self.name]);
+    }
+}
+
+fn ip(words: &[&str]) -> bool {
+    let output = Command::new("ip").args(words).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn servers_run_behind_a_network() {
+    let (_folder, file, out) = experiment("servers-apart", &EXPERIMENT);
+    let Some(cable) = Cable::lay() else {
+        skipped("network namespaces need privileges and `ip`");
+        return;
+    };
+    let name = &cable.name;
+    let agent = format!("command:ip netns exec {name} {LAB} agent --stdio {OWN}");
+    let (code, text) = run(&file, &out, &["--servers", &agent]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("run on another machine: add --address"),
+        "{text}"
+    );
+    let words = ["--servers", &agent, "--address"];
+    let (code, text) = run(&file, &out, &[&words[..], &[cable.here.as_str()]].concat());
+    assert_eq!(code, Some(2), "{text}");
+    let said = format!("`{}` is not an address of this machine", cable.here);
+    assert!(text.contains(&said), "{text}");
+    let (code, text) = run(&file, &out, &[&words[..], &[cable.there.as_str()]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    let measured = result(&out);
+    is_whole(&measured, &text);
+    let url = format!("http://{}:", cable.there);
+    for block in measured.cells.iter().flat_map(|cell| &cell.blocks) {
+        assert!(block.load.asked.url.starts_with(&url));
+        // The load has crossed the network, where the servers were sampled.
+        let system = &block.resources.as_ref().unwrap().system;
+        assert!(system.network_bytes > Some(10_000), "{system:?}");
+    }
+}
