@@ -30,11 +30,15 @@ fn host(folder: &Folder, address: &str) -> (Agent, String) {
 
 /// Command lines of processes that name the folder of an agent.
 fn left(agent: &Child) -> Vec<String> {
-    let name = format!("sluice-lab-{}", agent.id());
+    processes_with(&format!("sluice-lab-{}", agent.id()))
+}
+
+/// Command lines of processes that have a name in them.
+fn processes_with(name: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
     let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    lines.filter(|line| line.contains(&name)).collect()
+    lines.filter(|line| line.contains(name)).collect()
 }
 
 /// The folder in which an agent's servers work.
@@ -169,9 +173,7 @@ fn an_agent_starts_only_what_it_allows() {
     assert!(text.contains("only `sluice-lab serve`"), "{text}");
     let log = "[subject.floor]\nlog = \"{dir}/../../etc/passwd\"";
     let (code, text) = changed("[subject.floor]", log);
-    assert_eq!(code, Some(0), "{text}");
-    let words = ["--servers", &own.address, "--token-file", &token];
-    let (_, text) = run(&file, &out, &words);
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("is not in the folder of the run"), "{text}");
     let escape = "[[file]]\npath = \"../escaped\"\nbytes = 1\n[subject.floor]";
     let (code, text) = changed("[subject.floor]", escape);
@@ -235,6 +237,37 @@ fn servers_stop_with_their_agent_and_the_run_goes_on_with_the_next() {
     let measured = result(&out);
     assert_eq!(measured.cells[0].blocks.len(), 2, "{text}");
     assert!(measured.notes.iter().any(|note| note.contains(&said)));
+}
+
+#[test]
+fn an_agent_that_the_run_started_leaves_no_process_of_a_server() {
+    let (folder, file, out) = experiment("servers-group", &EXPERIMENT);
+    let counts = folder.file("counts");
+    // The server is not the process that was started, but a child of it.
+    let text = EXPERIMENT
+        .replace("test = [\"direct\", \"proxied\"]", "test = [\"direct\"]")
+        .replace("{dir}/direct", &counts)
+        .replace("direct = \"{lab}", "direct = \"sh -c '$0 $@ & wait' {lab}");
+    fs::write(&file, text).unwrap();
+    let words = ["--servers", "local", "-d"];
+    let (code, text) = run(&file, &out, &[&words[..], &["200ms"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(processes_with(&counts).is_empty());
+    // Nor if the run is interrupted.
+    let mut command = Command::new(LAB);
+    command.args(["run", &file, "--resume", "--out", &out, "--repeats", "2"]);
+    command.args(words).arg("60s");
+    let running = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let running = running.stderr(Stdio::piped()).spawn().unwrap();
+    let is_loaded = || served(&counts) > Some(100) && !processes_with(&counts).is_empty();
+    eventually("a load", is_loaded, String::new);
+    let words = ["-INT", &running.id().to_string()];
+    assert!(Command::new("kill").args(words).status().unwrap().success());
+    let output = running.wait_with_output().unwrap();
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("Continue with:"), "{text}");
+    assert!(processes_with(&counts).is_empty(), "{text}");
 }
 
 /// Two network namespaces that a cable connects: this one, and one with its own loopback.

@@ -187,7 +187,10 @@ impl Prepare {
         let cell = cells.find(|cell| cell.id == id).cloned();
         let cell = cell.ok_or_else(|| format!("there is no cell {id}"))?;
         let work_us = machine::work_us();
-        let serving = self.stage.serve(&self.file, &cell, seed).map_err(reason)?;
+        let serving = self.stage.serve(&self.file, &cell, seed);
+        let mut serving = serving.map_err(reason)?;
+        // What may not be observed here is reported before any load.
+        self.stage.begin((&self.file, &cell), &mut serving)?;
         let ready_s = serving.ready_s;
         self.running = Some(Running {
             serving,

@@ -32,6 +32,9 @@ const REPORTS_MAX: usize = 64;
 /// Longest wait for a report before the interrupt and the silence of agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Pause between two looks whether a program has ended.
+const END_PAUSE: Duration = Duration::from_millis(5);
+
 /// How an agent is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -170,6 +173,19 @@ pub(super) struct Member {
     offset_s: f64,
     child: Option<Child>,
     stream: Option<TcpStream>,
+}
+
+impl Member {
+    /// Waits until the program that was started as the agent, or to reach it, has ended.
+    pub(super) fn wait_for_end(&mut self, wait_max: Duration) {
+        let begin = Instant::now();
+        let Some(child) = &mut self.child else {
+            return;
+        };
+        while matches!(child.try_wait(), Ok(None)) && begin.elapsed() < wait_max {
+            thread::sleep(END_PAUSE);
+        }
+    }
 }
 
 impl Drop for Member {

@@ -10,7 +10,7 @@ use super::channel::{Peer, receive};
 use super::fleet::{AgentSpec, Allowed, Member, ended, open};
 use super::message::{Order, Report};
 use super::token::Token;
-use crate::limits::{ALIVE_INTERVAL, HOST_ORDERS_MAX, SILENCE_MAX};
+use crate::limits::{ALIVE_INTERVAL, HOST_ORDERS_MAX, SERVERS_END_MAX, SILENCE_MAX};
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::target::Reach;
 
@@ -30,6 +30,9 @@ pub struct Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
+        // An agent that this program started stops its servers when its input ends, and would leave some if it was killed.
+        self.member.sender.close();
+        self.member.wait_for_end(SERVERS_END_MAX);
     }
 }
 
