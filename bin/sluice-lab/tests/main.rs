@@ -12,6 +12,7 @@ mod axes;
 mod commands;
 mod delivery;
 mod everyday;
+mod hotdogs;
 mod http3;
 mod requirements;
 mod run;

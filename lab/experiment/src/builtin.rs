@@ -15,6 +15,8 @@ files![
     "000/Caddyfile.proxy",
     "000/Caddyfile.static",
     "000/Caddyfile.synthetic",
+    "000/lighttpd.conf",
+    "000/lighttpd.lua",
     "000/nginx.default.proxy",
     "000/nginx.default.static",
     "000/nginx.default.synthetic",

@@ -724,7 +724,7 @@ mod tests {
             let cells = chosen.iter().filter(|cell| cell.axes[axis] == value);
             cells.count()
         };
-        assert_eq!((with("clients", "10"), with("clients", "200")), (4, 18));
+        assert_eq!((with("clients", "10"), with("clients", "200")), (4, 22));
         assert_eq!((with("subject", "floor"), with("clients", "10000")), (2, 7));
         assert_eq!(changes.len(), 1);
     }

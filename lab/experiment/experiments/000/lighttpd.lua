@@ -1,0 +1,3 @@
+lighty.content = { "This is not serverless, I quit!" }
+lighty.header["Content-Type"] = "text/plain"
+return 200
