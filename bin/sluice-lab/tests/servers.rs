@@ -97,6 +97,11 @@ fn servers_are_started_sampled_and_stopped_by_an_agent() {
     );
     assert!(measured.notes.iter().any(|one| one.starts_with(&note)));
     is_clean(&agent.child);
+    // Blocks of servers there are not continued by servers here.
+    let (_, text) = run(&file, &out, &[&words[..], &["--resume", "--plan"]].concat());
+    assert!(text.contains(", 0 left"), "{text}");
+    let (_, text) = run(&file, &out, &["--resume", "--plan"]);
+    assert!(text.contains(", 2 left"), "{text}");
     // The load comes from agents, too; the agent of the servers takes none.
     let more = ["--resume", "--agent", "local", "--agent", "local"];
     let (code, text) = run(&file, &out, &[&words[..], &more].concat());
