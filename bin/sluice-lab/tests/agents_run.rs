@@ -90,7 +90,7 @@ fn agents_of_the_file_reach_the_servers_at_its_address() {
         assert!(block.load.ok > 0 && block.load.failed() == 0);
     }
     let (search, json) = (
-        ["find-limit", &file, "--step", "200ms"],
+        ["find-limit", &file, "--step", "500ms"],
         format!("{out}.json"),
     );
     let more = ["--only", "test=direct", "-d", "200ms", "--json", &json];
