@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sluice_experiment::agent::{Rules, TOKEN_VARIABLE, Token, serve, serve_stdio};
+use sluice_experiment::host::hosting;
 use sluice_load::generator::target::Reach;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 
@@ -29,6 +30,9 @@ pub struct Options {
     /// Allow loads of hosts other than this one
     #[arg(long)]
     i_own_this_host: bool,
+    /// Allow coordinators to start this program for an experiment (repeatable); nothing is started otherwise
+    #[arg(long, value_name = "PROGRAM")]
+    allow_run: Vec<String>,
 }
 
 /// Runs `lab agent` until the process is terminated, or its coordinator is gone.
@@ -38,8 +42,18 @@ pub fn run(options: &Options) -> Outcome {
         false => Reach::Loopback,
     };
     let failed = |error: std::io::Error| Refused(format!("the agent failed: {error}"));
+    let hosting = match options.allow_run.is_empty() {
+        true => None,
+        false => Some(hosting(&options.allow_run)),
+    };
     if options.stdio {
-        serve_stdio(Rules { token: None, reach }).map_err(failed)?;
+        let token = None;
+        let rules = Rules {
+            token,
+            reach,
+            hosting,
+        };
+        serve_stdio(rules).map_err(failed)?;
         return Ok(Completion::Yes);
     }
     let token = Token::find(options.token_file.as_deref()).map_err(Refused)?;
@@ -56,6 +70,7 @@ pub fn run(options: &Options) -> Outcome {
     let rules = Rules {
         token: Some(token),
         reach,
+        hosting,
     };
     serve(&listener, rules, |line| eprintln!("{line}")).map_err(failed)?;
     Ok(Completion::Yes)

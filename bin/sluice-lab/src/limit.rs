@@ -1,17 +1,19 @@
 //! `sluice-lab find-limit` and `break`: their options. The target is a URL, or an experiment of which each selected cell is
 //! searched.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use sluice_experiment::agent::AgentSpec;
 use sluice_experiment::overload::{self, Asked, Goal, Promise};
 use sluice_experiment::{builtin, run};
 use sluice_load::generator::Plan;
 use sluice_load::outcome::{Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
-use crate::hit;
+use crate::hit::{self, drive::Generators};
 use crate::interrupt::on_signal;
 use crate::live::Live;
 
@@ -49,13 +51,23 @@ struct SearchOptions {
     /// Experiment: print the cells and the duration without measuring anything
     #[arg(long)]
     plan: bool,
+    /// Experiment: run the servers under test and their upstreams on the machine of this agent
+    #[arg(long, value_name = "AGENT")]
+    servers: Option<AgentSpec>,
+    /// Experiment: address of the servers' machine at which the load reaches them
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
 }
 
 /// Options that apply to an experiment; the file sets everything else.
-const OF_EXPERIMENTS: [&str; 9] = [
+const OF_EXPERIMENTS: [&str; 13] = [
+    "servers",
     "url",
     "only",
     "plan",
+    "address",
+    "agent",
+    "token_file",
     "slo",
     "step",
     "connections",
@@ -65,7 +77,7 @@ const OF_EXPERIMENTS: [&str; 9] = [
 ];
 
 /// Options that apply to experiments only.
-const ONLY_OF_EXPERIMENTS: [&str; 2] = ["only", "plan"];
+const ONLY_OF_EXPERIMENTS: [&str; 4] = ["only", "plan", "address", "servers"];
 
 /// Runs `lab find-limit`. `given` are the identifiers of the options on the command line.
 pub fn find_limit(options: &LimitOptions, given: &[String]) -> Outcome {
@@ -92,7 +104,9 @@ fn search(options: &SearchOptions, goal: &Goal, step: Duration, given: &[String]
         step,
         json: options.hit.json.clone(),
     };
-    overload::search(&asked, goal, &mut Live::new())
+    let mut generators = Generators::connect(&options.hit)?;
+    let driver = generators.driver(&options.hit);
+    overload::search(&asked, goal, driver, &mut Live::new())
 }
 
 /// Searches the cells of an experiment.
@@ -112,6 +126,10 @@ fn experiment(options: &SearchOptions, goal: &Goal, step: Duration, given: &[Str
         duration: has("duration").then_some(hit.duration),
         seed: hit.seed,
         plan: options.plan,
+        agents: hit.agent.clone(),
+        token_file: hit.token_file.clone(),
+        servers: options.servers.clone(),
+        address: options.address,
         interrupt: on_signal()?,
         ..run::Options::default()
     };
@@ -143,7 +161,6 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
         (options.repeats.is_some(), "--repeats"),
         (!options.fail.is_empty(), "--fail"),
         (options.scenario.is_some(), "--scenario"),
-        (!options.agent.is_empty(), "--agent"),
     ] {
         if given {
             return Err(Refused::new(format!(

@@ -59,7 +59,10 @@ pub struct Options {
     /// File with the token of the agents (default: the variable SLUICE_LAB_TOKEN)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Address of this machine at which agents reach the servers under test (default: the loopback address)
+    /// Run the servers under test and their upstreams on the machine of this agent, overriding the file
+    #[arg(long, value_name = "AGENT")]
+    pub servers: Option<AgentSpec>,
+    /// Address of the servers' machine at which the load reaches them (default: the loopback address)
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
     /// Random seed
@@ -126,6 +129,7 @@ pub fn run(options: &Options) -> Outcome {
             PinName::None => file::Pin::None,
         }),
         agents: options.agent,
+        servers: options.servers,
         token_file: options.token_file,
         address: options.address,
         seed: options.seed,

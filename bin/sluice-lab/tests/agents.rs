@@ -24,8 +24,14 @@ impl Agent {
     }
 
     pub fn start_at(token_file: &str, address: &str) -> Self {
+        Agent::with(token_file, address, &[])
+    }
+
+    /// With further options.
+    pub fn with(token_file: &str, address: &str, words: &[&str]) -> Self {
         let mut command = Command::new(LAB);
         command.args(["agent", "--listen", address, "--token-file", token_file]);
+        command.args(words);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

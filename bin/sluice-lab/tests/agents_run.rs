@@ -3,55 +3,30 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use sluice_load::result::{CellState, RunResult};
 
 use crate::abilities::skipped;
 use crate::agents::{Agent, adds_up, token_file};
 use crate::wait::eventually;
-use crate::world::{Folder, LAB, installed, lab, output_text};
+use crate::world::{self, FLOOR, Folder, LAB, installed, lab, output_text};
 
-const EXPERIMENT: &str = r#"
-schema = "sluice.lab/1"
-name = "divided"
-title = "A load that agents generate"
-[matrix]
-test = ["direct", "proxied"]
-clients = [5]
-[load]
-duration = "400ms"
-warmup = "100ms"
-[repeat]
-blocks = 2
-again = 0
-[[backend]]
-name = "hello"
-run = "{lab} serve respond --listen 127.0.0.1:{port} --counts {counts} --body 'from behind'"
-body = "from behind"
-[test.direct]
-path = "/"
-expect = { status = 200, body = "hello" }
-[test.proxied]
-path = "/"
-needs = ["hello"]
-expect = { status = 200, body_of = "hello" }
-assert = { backend_requests = "== requests", upstream_reuse = ">= 0.5" }
-[subject.floor]
-run = { direct = "{lab} serve respond --listen {address}:{port} --counts {dir}/direct --body hello", proxied = "{lab} serve relay 127.0.0.1:{backend.hello} --listen {address}:{port}" }
-"#;
+static EXPERIMENT: LazyLock<String> =
+    LazyLock::new(|| world::experiment("[5]", "[repeat]\nblocks = 2\nagain = 0", FLOOR));
 
 /// Runs the experiment and returns its exit code and its output.
-fn run(file: &str, out: &str, words: &[&str]) -> (Option<i32>, String) {
+pub fn run(file: &str, out: &str, words: &[&str]) -> (Option<i32>, String) {
     let output = lab(&[&["run", file, "--out", out][..], words].concat());
     (output.status.code(), output_text(&output))
 }
 
-fn result(out: &str) -> RunResult {
+pub fn result(out: &str) -> RunResult {
     serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap()
 }
 
 /// An experiment in a folder of its own: its file, and where its result goes.
-fn experiment(name: &str, text: &str) -> (Folder, String, String) {
+pub fn experiment(name: &str, text: &str) -> (Folder, String, String) {
     let folder = Folder::new(name);
     let (file, out) = (folder.file("own.toml"), folder.file("out"));
     fs::write(&file, text).unwrap();
@@ -60,7 +35,7 @@ fn experiment(name: &str, text: &str) -> (Folder, String, String) {
 
 #[test]
 fn the_load_of_every_cell_is_that_of_the_agents() {
-    let (folder, file, out) = experiment("agents-cells", EXPERIMENT);
+    let (folder, file, out) = experiment("agents-cells", &EXPERIMENT);
     let token = token_file(&folder, crate::agents::TOKEN);
     let agent = Agent::start(&token);
     let words = ["--agent", &agent.address, "--agent", "local"];
@@ -114,10 +89,18 @@ fn agents_of_the_file_reach_the_servers_at_its_address() {
         assert!(block.load.asked.url.starts_with("http://127.0.0.2:"));
         assert!(block.load.ok > 0 && block.load.failed() == 0);
     }
-    // A search generates its load itself.
-    let output = lab(&["find-limit", &file, "--plan"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(output_text(&output).contains("remove `agents` of [place]"));
+    let (search, json) = (
+        ["find-limit", &file, "--step", "500ms"],
+        format!("{out}.json"),
+    );
+    let more = ["--only", "test=direct", "-d", "200ms", "--json", &json];
+    let text = output_text(&lab(&[&search[..], &more].concat()));
+    let searched: RunResult = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(!searched.cells.is_empty(), "{text}");
+    for block in searched.cells.iter().flat_map(|cell| &cell.blocks) {
+        assert_eq!(block.load.machines.len(), 1, "{text}");
+        assert!(block.load.asked.url.starts_with("http://127.0.0.2:"));
+    }
     let listens = placed.replace("--listen {address}", "--listen 127.0.0.1");
     fs::write(&file, listens).unwrap();
     let (code, text) = run(&file, &out, &["--only", "test=direct", "--check"]);
@@ -212,7 +195,7 @@ fn a_lost_agent_costs_its_block_and_the_run_goes_on() {
 
 #[test]
 fn an_agent_that_stays_away_ends_the_run_and_loses_no_block() {
-    let (folder, file, out) = experiment("agents-away", EXPERIMENT);
+    let (folder, file, out) = experiment("agents-away", &EXPERIMENT);
     // It works for one block, and never comes back.
     let once = folder.file("once");
     fs::write(&once, "").unwrap();
@@ -266,7 +249,7 @@ fn an_agent_of_another_machine_needs_an_address() {
         skipped("network namespaces need privileges");
         return;
     }
-    let (_folder, file, out) = experiment("agents-elsewhere", EXPERIMENT);
+    let (_folder, file, out) = experiment("agents-elsewhere", &EXPERIMENT);
     let agent = format!("command:unshare -n {LAB} agent --stdio");
     let (code, text) = run(&file, &out, &["--agent", &agent]);
     assert_eq!(code, Some(2), "{text}");
@@ -321,10 +304,16 @@ to = "{dir}/site."
         "--repeats",
         "1",
     ];
-    let (code, text) = run(&file, &out, &words);
-    assert_eq!(code, Some(0), "{text}");
-    let measured = result(&out);
-    let load = &measured.cells[0].blocks[0].load;
-    assert!(load.ok > 0 && load.failed() == 0, "{text}");
-    assert!(load.connections.tls_version.is_some());
+    // Also if the servers, with their own certificates, run elsewhere: their machine gets the configuration.
+    for more in [&[][..], &["--servers", "local", "--resume"]] {
+        let (code, text) = run(&file, &out, &[&words[..], more].concat());
+        assert_eq!(code, Some(0), "{text}");
+        let measured = result(&out);
+        let load = &measured.cells[0].blocks[0].load;
+        assert!(load.ok > 0 && load.failed() == 0, "{text}");
+        assert!(load.connections.tls_version.is_some());
+        let configs = &measured.subjects.iter().find(|one| one.name == "nginx");
+        let config = &configs.unwrap().configs[0];
+        assert!(config.text.contains("ssl_certificate") && config.rewritten.len() == 2);
+    }
 }

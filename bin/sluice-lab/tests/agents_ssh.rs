@@ -174,4 +174,20 @@ run = "{lab} serve null --listen {address}:{port} --body hello"
     }
     // This machine generates nothing, so no CPU of it is the generator's.
     assert!(!result.machine.placement.contains_key("generator"));
+    // The servers run there as well: ssh starts an agent that may run what the experiment names.
+    let out = ssh.folder.file("servers");
+    let (code, text) = ssh.lab(&["run", &file, "--out", &out, "--servers", "ssh:generator"]);
+    assert_eq!(code, Some(0), "{text}");
+    let bytes = fs::read(format!("{out}/result.json")).unwrap();
+    let result: RunResult = serde_json::from_slice(&bytes).unwrap();
+    for block in &result.cells[0].blocks {
+        adds_up(&block.load, 1, "", &text);
+        assert!(block.resources.as_ref().unwrap().subject.rss_peak_bytes > 0);
+    }
+    let note = "The machine described here is that of ssh:generator";
+    assert!(
+        result.notes.iter().any(|one| one.contains(note)),
+        "{:?}",
+        result.notes
+    );
 }

@@ -20,6 +20,7 @@ mod requirements;
 mod run;
 mod scenario;
 mod search;
+mod servers;
 mod shares;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]

@@ -60,6 +60,10 @@ fn a_warmup_of_requests_is_recorded_as_it_took_place() {
     );
     let changes = &result.experiment.as_ref().unwrap().changes;
     assert_eq!(changes[..], ["--warmup 1,000,000,000 requests within 1 s"]);
+    let output = lab(&["run", &file, "--agent", "local", "--plan"]);
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("agents warm up for a time"), "{text}");
 }
 
 #[test]

@@ -4,38 +4,19 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use sluice_load::result::{CellState, FailureClass, RunResult};
 
 use crate::wait::eventually;
 use crate::world::{self, Backend, Folder, LAB, hit, installed, is_there};
 
-const EXPERIMENT: &str = r#"
-schema = "sluice.lab/1"
-name = "own"
-title = "The lab's own servers"
-[matrix]
-test = ["direct", "proxied"]
-clients = [2, 5]
-[load]
-duration = "400ms"
-warmup = "100ms"
-[repeat]
-blocks = 2
-[place]
-pin = "none"
-[[backend]]
-name = "hello"
-run = "{lab} serve respond --listen 127.0.0.1:{port} --counts {counts} --body 'from behind'"
-body = "from behind"
-[test.direct]
-path = "/"
-expect = { status = 200, body = "hello" }
-[test.proxied]
-path = "/"
-needs = ["hello"]
-expect = { status = 200, body_of = "hello" }
-assert = { backend_requests = "== requests", upstream_reuse = ">= 0.5" }
+static EXPERIMENT: LazyLock<String> = LazyLock::new(|| {
+    let tables = "[repeat]\nblocks = 2\n[place]\npin = \"none\"";
+    world::experiment("[2, 5]", tables, SERVERS)
+});
+
+const SERVERS: &str = r#"
 [subject.floor]
 run = { direct = "{lab} serve null --listen 127.0.0.1:{port} --body hello", proxied = "{lab} serve relay 127.0.0.1:{backend.hello} --listen 127.0.0.1:{port}" }
 [subject.liar]
@@ -71,14 +52,14 @@ fn made_once_more(file: &str, out: &str, result: &RunResult) {
         code == Some(0) && output_text.contains("--only subject=floor,absent"),
         "{output_text}"
     );
-    fs::write(file, EXPERIMENT).unwrap();
+    fs::write(file, EXPERIMENT.as_str()).unwrap();
 }
 
 #[test]
 fn an_experiment_runs_from_its_file_to_its_result() {
     let folder = Folder::new("run");
     let file = folder.file("own.toml");
-    fs::write(&file, EXPERIMENT).unwrap();
+    fs::write(&file, EXPERIMENT.as_str()).unwrap();
     let out = folder.file("out");
     let run = |more: &[&str]| {
         let output = Command::new(LAB)
@@ -149,7 +130,7 @@ fn an_experiment_runs_from_its_file_to_its_result() {
 fn a_server_with_a_wrong_response_did_not_start() {
     let folder = Folder::new("liar");
     let file = folder.file("own.toml");
-    fs::write(&file, EXPERIMENT).unwrap();
+    fs::write(&file, EXPERIMENT.as_str()).unwrap();
     let words = [
         "run",
         &file,

@@ -1,10 +1,13 @@
 //! `find-limit` and `break` on the cells of an experiment.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
 use sluice_load::result::{CellState, RunResult};
 
-use crate::world::{Backend, Folder, lab, output_text};
+use crate::agents::{Agent, TOKEN, served, token_file};
+use crate::wait::eventually;
+use crate::world::{Backend, Folder, LAB, lab, output_text};
 
 /// Two servers that take 5 ms for a response, and one that is not installed.
 const EXPERIMENT: &str = r#"
@@ -103,7 +106,7 @@ fn the_overload_of_one_cell_has_a_curve() {
 }
 
 /// An upstream of known capacity, here the subject itself: five requests at a time, each for 20 ms.
-const KNOWN: &str = r#"
+pub const KNOWN: &str = r#"
 schema = "sluice.lab/1"
 name = "known"
 title = "An upstream of known capacity"
@@ -154,11 +157,87 @@ fn a_known_capacity_is_exceeded() {
         "{page}"
     );
     // Mistakes are found before anything is started.
+    let output = lab(&["break", &file, "--agent", "local"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said =
+        "agents do not generate loads whose rate changes, as `break` needs them for [overload]";
+    assert!(output_text(&output).contains(said));
     let wrong = KNOWN.replace("multiples = [2]", "multiples = [0.5]");
     fs::write(&file, wrong).unwrap();
     let output = lab(&["break", &file]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output_text(&output).contains("[overload] `multiples` must be above 1"));
+}
+
+#[test]
+fn agents_generate_the_load_of_a_search() {
+    let folder = Folder::new("limits-agents");
+    let (file, json) = (experiment(&folder), folder.file("limits.json"));
+    let token = token_file(&folder, TOKEN);
+    let agent = Agent::start(&token);
+    let by = ["--agent", "local", "--token-file", &token];
+    let by = [&by[..], &["--agent", &agent.address]].concat();
+    let of_file = ["find-limit", &file, "--only", "subject=fast", "--slo"];
+    let of_file = [&of_file[..], &["p99<5s,errors<50%", "--step", "200ms"]].concat();
+    let backend = Backend::start(&["respond", "--body", "hello", "--delay", "5ms"]);
+    let url = backend.url("/");
+    let of_url = ["break", &url, "-c", "2", "--step", "200ms"];
+    for words in [&of_file[..], &of_url] {
+        let output = lab(&[words, &["--json", &json], &by].concat());
+        let text = output_text(&output);
+        let result = read(&json);
+        assert!(result.cells.len() >= 5, "{text}");
+        for block in result.cells.iter().flat_map(|cell| &cell.blocks) {
+            let load = &block.load;
+            let names: Vec<&str> = load.machines.iter().map(|m| m.name.as_str()).collect();
+            assert_eq!(names, ["local", agent.address.as_str()], "{text}");
+            let ok: u64 = load.machines.iter().map(|machine| machine.ok).sum();
+            let connections: usize = load.machines.iter().map(|m| m.connections).sum();
+            assert_eq!((load.ok, load.asked.connections), (ok, connections));
+            let rates: f64 = load.machines.iter().filter_map(|m| m.rate).sum();
+            let due = load.due.unwrap() as f64 / load.window_s;
+            assert!((rates - due).abs() <= rates * 0.1 + 10.0, "{rates} {due}");
+            let resources = block.resources.as_ref().unwrap();
+            assert!(resources.subject.rss_peak_bytes > 0, "{text}");
+        }
+        // The report says which machine did what.
+        let out = folder.file("out");
+        let report = lab(&["report", &json, "--out", &out]);
+        assert!(report.status.success(), "{}", output_text(&report));
+        let page = fs::read_to_string(format!("{out}/report.html")).unwrap();
+        assert!(page.contains(&agent.address) && page.contains("clock ahead"));
+    }
+}
+
+#[test]
+fn a_lost_agent_ends_the_search_of_one_cell_and_the_next_is_searched() {
+    let folder = Folder::new("limits-lost");
+    let (file, json) = (folder.file("limits.toml"), folder.file("limits.json"));
+    let counts = folder.file("counts");
+    let text = EXPERIMENT.replace("--delay 5ms", &format!("--delay 5ms --counts {counts}"));
+    fs::write(&file, text).unwrap();
+    let token = token_file(&folder, TOKEN);
+    let agent = Agent::start(&token);
+    let address = agent.address.clone();
+    let mut command = Command::new(LAB);
+    command.args(["find-limit", &file, "--json", &json, "--step", "1s"]);
+    command.args(["--agent", &address, "--token-file", &token]);
+    let searching = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let searching = searching.stderr(Stdio::piped()).spawn().unwrap();
+    let is_loaded = || served(&counts) > Some(100);
+    eventually("a load", is_loaded, String::new);
+    drop(agent);
+    let _again = Agent::start_at(&token, &address);
+    let output = searching.wait_with_output().unwrap();
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let lost = format!("2 fast page: agent {address} was lost");
+    let result = read(&json);
+    let notes = &result.notes;
+    assert!(notes.iter().any(|note| note.starts_with(&lost)), "{text}");
+    let slow = result.cells.iter();
+    let slow = slow.filter(|cell| cell.axis("subject") == "slow");
+    assert!(slow.count() >= 5, "{text}");
 }
 
 #[test]

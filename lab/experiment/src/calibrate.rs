@@ -10,7 +10,7 @@ use crate::cell_filter::Only;
 use crate::file::{self, File, Rate};
 use crate::plan::{self, CellPlan};
 use crate::progress::{Progress, Silent};
-use crate::stage::{NoBlock, Stage};
+use crate::stage::{NoBlock, Sources, Stage};
 use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
@@ -42,7 +42,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     file.load.duration = options.duration;
     file.matrix.clients.clone_from(&options.clients);
     let cells = plan::cells(&file, &Only::default(), usize::MAX);
-    let stage = Stage::build(&file, &PathBuf::from("."), 7).map_err(Refused::new)?;
+    let stage = Stage::build(&file, Sources::Beside(".".into()), 7).map_err(Refused::new)?;
     let mut ceilings = Vec::new();
     for cell in &cells {
         let block = block(&file, &stage, cell)?;

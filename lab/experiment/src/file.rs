@@ -3,6 +3,7 @@
 
 mod check_part;
 mod load_part;
+mod made_file;
 mod names;
 mod overload_part;
 
@@ -12,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::agent::AgentSpec;
 use super::cell_filter::Only;
 use super::position::position;
 use super::scenario;
-use crate::limits::LINES_MAX;
 pub use check_part::{CallPart, CheckPart, LinesPart, MetricPart, RequestPart, Switch, ThreadPart};
 pub use load_part::{LimitPart, LoadPart, Rate, RestPart};
 use load_part::{some_duration, some_warmup};
+pub use made_file::MadeFile;
 pub use overload_part::OverloadPart;
 
 use sluice_load::generator::scenario::Scenario;
@@ -229,12 +230,14 @@ pub struct Place {
     pub pin: Pin,
     /// Agents that generate the load; if there are none, this process does.
     pub agents: Vec<AgentSpec>,
-    /// The address of this machine at which agents reach the servers; by default the loopback address.
+    /// The agent of the machine on which the servers and their upstreams run; by default this one.
+    pub servers: Option<AgentSpec>,
+    /// The address of that machine at which agents reach the servers; by default the loopback address.
     pub address: Option<IpAddr>,
 }
 
 /// Whether the server and the load generator have separate CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pin {
     /// The server gets the first half of the CPUs, load generator and upstreams the rest.
@@ -242,39 +245,6 @@ pub enum Pin {
     Split,
     /// Scheduled by the kernel.
     None,
-}
-
-/// A file to create.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MadeFile {
-    /// Path relative to the folder of the run.
-    pub path: String,
-    /// Size of generated content in bytes.
-    #[serde(default)]
-    pub bytes: Option<u64>,
-    /// `builtin:NAME` or a path next to the experiment file, with the same replacements as configurations.
-    #[serde(default)]
-    pub from: Option<String>,
-    /// A line that is repeated `count` times, in which `{n}` is its number, from 1.
-    #[serde(default)]
-    pub line: Option<String>,
-    /// How often `line` stands in the file.
-    #[serde(default)]
-    pub count: usize,
-}
-
-impl MadeFile {
-    /// Whether it says in exactly one way what the file contains.
-    fn is_clear(&self) -> bool {
-        let ways = [
-            self.bytes.is_some(),
-            self.from.is_some(),
-            self.line.is_some(),
-        ];
-        let lines = self.line.is_some() == (self.count > 0) && self.count <= LINES_MAX;
-        lines && ways.iter().filter(|given| **given).count() == 1
-    }
 }
 
 /// An upstream of the servers under test.

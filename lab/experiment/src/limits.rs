@@ -107,3 +107,13 @@ pub const BEGIN_MAX: Duration = Duration::from_secs(180);
 
 /// Time between the order to begin and the beginning, so that it arrives before it.
 pub const BEGIN_NOTICE: Duration = Duration::from_millis(250);
+
+/// Orders that wait for the host of an agent, and its reports that wait to be read: a coordinator waits for the report of
+/// each before the next.
+pub const HOST_ORDERS_MAX: usize = 4;
+
+/// How long a new coordinator of an agent waits for the end of another one, whose connection may have ended just now.
+pub const COORDINATOR_NOTICE_MAX: Duration = Duration::from_millis(500);
+
+/// How long it waits for the servers of that one to stop: less than `GREETING_TIMEOUT`, after which it gives up itself.
+pub const SERVERS_END_MAX: Duration = Duration::from_secs(8);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::adapter::Tool;
 use super::cell_filter::Only;
 use super::file::{File, Order, Rate, Talk, Test};
@@ -9,7 +11,7 @@ use sluice_load::generator::probe::sha256;
 use sluice_load::random::Random;
 
 /// One combination of the matrix.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellPlan {
     /// Identifies the cell, and changes with its definition.
     pub id: String,
@@ -25,7 +27,8 @@ pub struct CellPlan {
     pub clients: usize,
     /// The number of workers of the server, if that is an axis.
     pub workers: Option<usize>,
-    /// The load generator, if it is not the lab's own.
+    /// The load generator, if it is not the lab's own. The machine of the servers need not know it.
+    #[serde(skip)]
     pub engine: Option<Tool>,
     /// Why it is not measured.
     pub skipped: Option<String>,
@@ -130,6 +133,9 @@ fn cell(
     // Blocks of different machines are never mixed. Without agents the ID is what it was before there were any.
     if !file.place.agents.is_empty() || file.place.address.is_some() {
         definition += &format!(" {:?} {:?}", file.place.agents, file.place.address);
+    }
+    if let Some(servers) = &file.place.servers {
+        definition += &format!(" {servers:?}");
     }
     let tool = Tool::of_name(engine).ok();
     let skipped = (clients > most).then(|| {

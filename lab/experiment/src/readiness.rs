@@ -15,17 +15,24 @@ pub const READY_MAX: Duration = Duration::from_secs(15);
 /// Pause between two readiness checks.
 pub const READY_PAUSE: Duration = Duration::from_millis(20);
 
+/// Whether a server sends the expected response now; the error says what it does instead.
+pub fn responds(plan: &Plan) -> Result<Probe, String> {
+    match kind::ask(plan) {
+        Ok(response) => match wrong(&plan.requests[0].expect, &response) {
+            None => Ok(response),
+            Some(wrong) => Err(wrong),
+        },
+        Err(fault) => Err(format!("{} ({})", fault.class.words(), fault.text)),
+    }
+}
+
 /// Waits until a server sends the expected response.
 pub fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
     let begin = Instant::now();
-    let expect = &plan.requests[0].expect;
     loop {
-        let wrong = match kind::ask(plan) {
-            Ok(response) => match wrong(expect, &response) {
-                None => return Ok(response),
-                Some(wrong) => wrong,
-            },
-            Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
+        let wrong = match responds(plan) {
+            Ok(response) => return Ok(response),
+            Err(wrong) => wrong,
         };
         if let Some(status) = server.ended() {
             return Err(format!(

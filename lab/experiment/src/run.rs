@@ -17,23 +17,23 @@ use crate::adapter::Tool;
 use crate::agent::AgentSpec;
 use crate::builtin;
 use crate::cell_filter::Only;
+use crate::facts::{facts, missing, stand_ins};
 use crate::file::{self, File, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
+use crate::remote::{Bed, RemoteServers};
 use crate::rest;
-use crate::setup;
-use crate::stage::{NoBlock, Stage};
+use crate::stage::{NoBlock, Sources, Stage};
 use sluice_audit::finding::resolved;
 use sluice_load::generator::interrupt::Interrupt;
-use sluice_load::generator::probe::sha256;
 use sluice_load::generator::warmup::Warmup;
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{
-    Block, Cell, CellState, FailedStart, Mark, MarkKind, RunResult, SCHEMA, SubjectFacts, Try,
+    Block, Cell, CellState, FailedStart, Mark, MarkKind, Rest, RunResult, SCHEMA, Try,
 };
 
 use budget::Windows;
@@ -84,6 +84,8 @@ pub struct Options {
     pub pin: Option<Pin>,
     /// Agents that generate the load, overriding the file
     pub agents: Vec<AgentSpec>,
+    /// The agent of the machine on which the servers run, overriding the file
+    pub servers: Option<AgentSpec>,
     /// File with the token of the agents
     pub token_file: Option<PathBuf>,
     /// Address of this machine at which agents reach the servers, overriding the file
@@ -117,6 +119,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     if options.check {
         return run.check(&options.experiment, live);
     }
+    run.refuse_agents(&options.experiment)?;
     run.show_plan(live);
     if options.plan {
         return Ok(Completion::Yes);
@@ -167,18 +170,16 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     if cells.is_empty() {
         return Err(Refused::new("no cells left: `--only` excludes all of them"));
     }
-    if !file.place.agents.is_empty() && !rate_limits::needed(&file, &cells).is_empty() {
-        return Err(Refused(format!(
-            "{name}: the limits of which rates are shares would be those of this machine's load generator, not of the agents: \
-             give the rates as requests per second, or remove the agents"
-        )));
-    }
     Walk::new(options, file, text, changes, cells)
 }
 
 /// The state of a run.
 struct Walk {
     file: File,
+    /// The text of the file.
+    text: String,
+    /// The cells that lack a program, by ID, with the reason.
+    missing: BTreeMap<String, String>,
     cells: Vec<CellPlan>,
     steps: Vec<Step>,
     result: RunResult,
@@ -215,7 +216,12 @@ impl Walk {
             started_unix_ms: started.as_millis() as u64,
             seed: options.seed,
             machine: machine::look(),
-            experiment: Some(experiment(&file, &options.experiment, text, changes)),
+            experiment: Some(experiment(
+                &file,
+                &options.experiment,
+                text.clone(),
+                changes,
+            )),
             notes: file.notes.clone(),
             cells: cells.iter().map(empty_cell).collect(),
             ..RunResult::default()
@@ -226,6 +232,8 @@ impl Walk {
         Ok(Walk {
             generators: Generators::new(&file.place, options.token_file.as_deref())?,
             file,
+            text,
+            missing: BTreeMap::new(),
             cells,
             steps,
             result,
@@ -236,6 +244,25 @@ impl Walk {
             again: 0,
             no_limits: NoLimits::default(),
         })
+    }
+
+    /// Refuses what agents cannot do in any cell.
+    fn refuse_agents(&self, name: &str) -> Result<(), Refused> {
+        if self.file.place.agents.is_empty() {
+            return Ok(());
+        }
+        if !rate_limits::needed(&self.file, &self.cells).is_empty() {
+            return Err(Refused(format!(
+                "{name}: the limits of which rates are shares would be those of this machine's load generator, not of the agents: \
+                 give the rates as requests per second, or remove the agents"
+            )));
+        }
+        if self.file.load.warmup.requests().is_some() {
+            return Err(Refused(format!(
+                "{name}: agents warm up for a time, not for a number of requests: give --warmup as in 2s"
+            )));
+        }
+        Ok(())
     }
 
     fn show_plan(&self, live: &mut dyn Progress) {
@@ -281,9 +308,10 @@ impl Walk {
     /// Estimated seconds for steps, without repeated blocks. Programs that are not installed take no time.
     fn seconds(&self, steps: &[Step]) -> f64 {
         let cells = steps.iter().map(|step| &self.cells[step.cell]);
+        let elsewhere = self.file.place.servers.is_some();
         let here = cells.filter(|cell| {
             let run = &self.file.subject[&cell.subject].run;
-            file::program(run.any()).is_some()
+            elsewhere || file::program(run.any()).is_some()
         });
         here.map(|cell| step_s(&self.file, cell)).sum()
     }
@@ -293,10 +321,9 @@ impl Walk {
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
         let mut stage = self.stage(name)?;
         self.generators.connect(stage.load_cpus())?;
-        self.result.machine.placement = stage.placement();
-        self.result.subjects = self.facts(&stage);
-        self.result.notes.extend(stand_ins(&self.file));
-        self.generators.describe(&mut self.result);
+        let notes = self.describe(&stage);
+        self.result.notes.extend(notes);
+        self.generators.describe(&mut self.result, stage.remote());
         let began = Instant::now();
         let steps = self.left();
         if self.find_limits(&mut stage, live)? {
@@ -304,7 +331,7 @@ impl Walk {
             return Ok(self.interrupted(0, steps.len(), live));
         }
         for (at, step) in steps.iter().enumerate() {
-            let ready = self.generators.make_ready(&self.interrupt);
+            let ready = self.generators.make_ready(&stage, &self.interrupt);
             ready.map_err(|Refused(error)| {
                 let again = resumed(&self.result.command);
                 Refused(format!(
@@ -397,11 +424,45 @@ impl Walk {
         }
     }
 
+    /// The environment of the run, here and on the machine of the servers.
     fn stage(&self, name: &str) -> Result<Stage, Refused> {
-        let built = Stage::build(&self.file, Path::new(name), self.seed);
+        let sources = Sources::Beside(name.into());
+        let built = Stage::build(&self.file, sources, self.seed);
         let mut stage = built.map_err(Refused::new)?;
         stage.interrupt = self.interrupt.clone();
+        if let Some(spec) = &self.file.place.servers {
+            let bed = Bed {
+                name: name.to_string(),
+                text: self.text.clone(),
+                pin: self.file.place.pin,
+                address: self.file.place.address,
+                rest: self.file.load.rest.memory,
+                idle_within: self.file.load.rest.idle,
+                seed: self.seed,
+                texts: stage.texts(&self.file, &self.cells),
+                cells: self.cells.clone(),
+            };
+            let by = (spec, self.generators.token());
+            let remote = RemoteServers::connect(by, &self.file, bed, &self.interrupt);
+            let placed = remote.and_then(|remote| stage.place_servers(remote));
+            placed.map_err(Refused)?;
+        }
         Ok(stage)
+    }
+
+    /// Writes into the result what is known of the servers and of their machine. Returns notes.
+    fn describe(&mut self, stage: &Stage) -> Vec<String> {
+        let Some(remote) = stage.remote() else {
+            self.result.machine.placement = stage.placement();
+            self.result.subjects = facts(&self.file, &self.cells, stage);
+            self.missing = missing(&self.file, &self.cells, stage, &self.result.subjects);
+            return stand_ins(&self.file);
+        };
+        let prepared = remote.prepared();
+        self.result.machine = prepared.machine;
+        self.result.subjects = prepared.subjects;
+        self.missing = prepared.missing;
+        prepared.notes
     }
 
     /// Ctrl-C: the current block is discarded, the others are saved. Prints how to continue.
@@ -418,14 +479,18 @@ impl Walk {
     /// not count as a failure.
     fn check(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         let stage = self.stage(name)?;
-        self.result.subjects = self.facts(&stage);
+        self.describe(&stage);
         let (mut right, mut wrong, mut absent) = (0, 0, 0);
         for cell in &self.cells {
             let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
-            let found = match (&cell.skipped, self.missing(&stage, cell)) {
+            let found = match (&cell.skipped, self.missing(cell)) {
                 (Some(reason), _) => Err(CellState::Skipped(reason.clone())),
                 (_, Some(reason)) => Err(CellState::NotInstalled(reason)),
-                (None, None) => stage.check(&self.file, cell, self.seed),
+                (None, None) => match stage.check(&self.file, cell, self.seed) {
+                    Ok(ready_s) => Ok(ready_s),
+                    Err(NoBlock::Cell(state)) => Err(state),
+                    Err(NoBlock::Agents(reason)) => return Err(Refused(reason)),
+                },
             };
             match &found {
                 Ok(_) => right += 1,
@@ -450,14 +515,11 @@ impl Walk {
     }
 
     /// Why a cell cannot be measured for lack of a program.
-    fn missing(&self, stage: &Stage, cell: &CellPlan) -> Option<String> {
-        let mut facts = self.result.subjects.iter();
-        let facts = facts.find(|facts| facts.name == cell.subject);
-        let subject = facts.and_then(|facts| facts.missing.clone());
+    fn missing(&self, cell: &CellPlan) -> Option<String> {
+        let servers = self.missing.get(&cell.id).cloned();
         let engine = cell.engine.map(Tool::name);
         let engine = engine.filter(|name| process::find(name).is_none());
-        let subject = subject.or(engine.map(|name| format!("load generator `{name}`")));
-        subject.or_else(|| missing_backend(&self.file, stage, cell))
+        servers.or_else(|| engine.map(|name| format!("load generator `{name}`")))
     }
 
     fn measure(
@@ -469,7 +531,7 @@ impl Walk {
         announce: &dyn Fn(&mut dyn Progress, &str),
     ) -> Result<Block, NoBlock> {
         announce(live, "");
-        if let Some(reason) = self.missing(stage, cell) {
+        if let Some(reason) = self.missing(cell) {
             return Err(CellState::NotInstalled(reason).into());
         }
         if let Some(state) = self.without_rate(cell) {
@@ -516,9 +578,14 @@ impl Walk {
         live: &mut dyn Progress,
     ) -> Result<Block, NoBlock> {
         let needs = rest::Needs::of(&self.file, cell);
-        let rest = rest::rest(&needs, &mut rest::ThisMachine(self.interrupt.clone()));
+        let mut rest = rest::rest(&needs, &mut rest::ThisMachine(self.interrupt.clone()));
+        if let Some(remote) = stage.remote() {
+            rest = Rest::of_both(rest, remote.rest(&cell.id)?);
+        }
         let cell = (&self.file, cell);
-        let mut block = timed(|| stage.block(cell, seed, self.generators.fleet(), live))?;
+        let mut block = timed(stage, || {
+            stage.block(cell, seed, self.generators.fleet(), live)
+        })?;
         block.rest = rest;
         Ok(block)
     }
@@ -528,31 +595,6 @@ impl Walk {
         let block = step.block;
         let failed = FailedStart { block, reason };
         self.result.cells[step.cell].failed_starts.push(failed);
-    }
-
-    /// What is known of the servers before any load.
-    fn facts(&self, stage: &Stage) -> Vec<SubjectFacts> {
-        let subjects = self.file.subject.iter();
-        let wanted =
-            subjects.filter(|(name, _)| self.cells.iter().any(|cell| &cell.subject == *name));
-        let facts = wanted.map(|(name, subject)| {
-            let command = subject.run.any().to_string();
-            let program = file::program(&command);
-            let version = subject.version.as_deref().filter(|_| program.is_some());
-            SubjectFacts {
-                name: name.clone(),
-                missing: program.is_none().then(|| absent(&command)),
-                command,
-                version: version.and_then(detect_version),
-                sha256: program
-                    .as_ref()
-                    .and_then(|path| fs::read(path).ok())
-                    .map(|b| sha256(&b)),
-                program: program.map(|path| path.display().to_string()),
-                configs: stage.configs(&self.file, &self.cells, name),
-            }
-        });
-        facts.collect()
     }
 
     /// Writes the result atomically.
@@ -588,8 +630,11 @@ fn quieter(block: Block, anew: Block) -> Block {
     kept
 }
 
-/// Runs a block and measures the machine's speed before and after it.
-fn timed(block: impl FnOnce() -> Result<Block, NoBlock>) -> Result<Block, NoBlock> {
+/// Runs a block and measures the machine's speed before and after it. The machine of the servers does so by itself.
+fn timed(stage: &Stage, block: impl FnOnce() -> Result<Block, NoBlock>) -> Result<Block, NoBlock> {
+    if stage.remote().is_some() {
+        return block();
+    }
     let before = machine::work_us();
     let mut block = block()?;
     if let Some(resources) = &mut block.resources {
@@ -621,42 +666,6 @@ fn resumed(command: &[String]) -> String {
         words.push("--resume".into());
     }
     words.join(" ")
-}
-
-/// The message that a command's program is missing, and how to install it.
-fn absent(command: &str) -> String {
-    let first = command.split_whitespace().next().unwrap_or_default();
-    let first = first.trim_start_matches("{setup}/");
-    let brings = setup::PROGRAMS
-        .iter()
-        .any(|program| first.ends_with(program));
-    let help = if brings {
-        "; `sluice-lab setup` installs it"
-    } else {
-        ""
-    };
-    format!("`{first}` is not installed{help}")
-}
-
-/// Why an upstream of a cell is not available here.
-fn missing_backend(file: &File, stage: &Stage, cell: &CellPlan) -> Option<String> {
-    let needs = stage.needs(file, cell).ok()?;
-    let mut needed = file.backend.iter().filter(|one| needs.contains(&one.name));
-    let missing = needed.find(|backend| file::program(backend.command()).is_none())?;
-    Some(format!("behind it, {}", absent(&missing.run)))
-}
-
-/// The note that other upstreams replace those of the study.
-fn stand_ins(file: &File) -> Vec<String> {
-    let strange = |backend: &&file::Backend| backend.command() != backend.run;
-    let note = |backend: &file::Backend| {
-        format!(
-            "Upstream `{}`: {}; the lab's own server replaces it.",
-            backend.name,
-            absent(&backend.run)
-        )
-    };
-    file.backend.iter().filter(strange).map(note).collect()
 }
 
 /// How much other programs interfered with a block that is marked for it.
@@ -697,19 +706,6 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
         }
     }
     Ok(())
-}
-
-/// The version output of a program, from either stream.
-fn detect_version(command: &str) -> Option<String> {
-    let words = process::words(command).ok()?;
-    let program = process::find(words.first()?)?;
-    let output = std::process::Command::new(program)
-        .args(&words[1..])
-        .output()
-        .ok()?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).trim().to_string();
-    (!text.is_empty()).then_some(text)
 }
 
 /// Seconds that one block of a cell takes.

@@ -7,15 +7,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_load::generator::probe::sha256;
 use sluice_load::generator::target::{Address, Target};
+use sluice_load::generator::trust::TlsOptions;
 use sluice_load::generator::{self, Plan, Stage};
 use sluice_load::machine;
-use sluice_load::result::{Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
-use sluice_load::sample::{self, Roots, Samples, Watched, owner};
+use sluice_load::result::{
+    Block, Cell, CellState, FailureClass, Load, Mode, Resources, RunResult, SCHEMA,
+};
+use sluice_load::sample::{self, Roots, owner};
 
 use crate::adapter::{self, Task, Tool};
 use crate::agent::{Divided, Fleet};
 use crate::marks;
 use crate::progress::Progress;
+use crate::remote::RemoteServers;
 
 /// The live view of a single load. The server's processes are shown if they are known.
 pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
@@ -37,64 +41,96 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
     });
 }
 
+/// Who generates a load.
+pub enum Driver<'a> {
+    /// This process.
+    Here,
+    /// Agents.
+    Agents {
+        /// The connected agents.
+        fleet: &'a mut Fleet,
+        /// What the TLS of the load was made from.
+        tls: TlsOptions,
+        /// Threads of each agent; by default half of its CPUs.
+        threads: Option<usize>,
+    },
+}
+
+impl Driver<'_> {
+    /// Runs a load while sampling processes. Agents that run here are sampled as part of the generator.
+    pub(crate) fn sampled(
+        &mut self,
+        plan: &Plan,
+        watch: Watch<'_>,
+        live: &mut dyn Progress,
+    ) -> io::Result<Sampled> {
+        match self {
+            Driver::Here => load_and_watch(plan, watch, live),
+            Driver::Agents {
+                fleet,
+                tls,
+                threads,
+            } => {
+                let threads = *threads;
+                fleet_and_watch(fleet, &Divided { plan, tls, threads }, watch, live)
+            }
+        }
+    }
+
+    /// Why this load cannot be generated, if it cannot.
+    pub(crate) fn refusal(&self, plan: &Plan) -> Option<String> {
+        match self {
+            Driver::Here => None,
+            Driver::Agents { fleet, .. } => fleet.refusal(plan),
+        }
+    }
+
+    /// Whether an agent was lost, so that no further load is possible.
+    pub(crate) fn is_broken(&self) -> bool {
+        match self {
+            Driver::Here => false,
+            Driver::Agents { fleet, .. } => fleet.is_broken(),
+        }
+    }
+}
+
 /// Runs a load once, as block `number` of its cell: with the costs of the server if it runs on this machine.
-pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<Block> {
-    let roots = Roots {
+pub fn block(
+    driver: &mut Driver<'_>,
+    plan: &Plan,
+    number: usize,
+    live: &mut dyn Progress,
+) -> io::Result<Block> {
+    let watch = Watch::here(Roots {
         subject: server(&plan.target),
         ..Roots::default()
-    };
-    let mut block = block_of(plan, &roots, number, live)?;
+    });
+    let mut block = block_of(driver, plan, watch, number, live)?;
     block.marks = marks::marks(&without_foreign(&block), None);
     Ok(block)
 }
 
-/// The same with a load that agents generate.
-pub fn block_by(
-    fleet: &mut Fleet,
-    task: &Divided<'_>,
-    number: usize,
-    live: &mut dyn Progress,
-) -> io::Result<Block> {
-    let roots = Roots {
-        subject: server(&task.plan.target),
-        ..Roots::default()
-    };
-    let started = SystemTime::now();
-    let sampled = fleet_and_watch(fleet, task, &roots, live)?;
-    let mut block = block_from(sampled, &roots, number, started);
-    block.marks = marks::marks(&without_foreign(&block), None);
-    Ok(block)
-}
-
-/// The same with the costs of these processes.
+/// The same with the costs of these servers.
 pub(crate) fn block_of(
+    driver: &mut Driver<'_>,
     plan: &Plan,
-    roots: &Roots,
+    watch: Watch<'_>,
     number: usize,
     live: &mut dyn Progress,
 ) -> io::Result<Block> {
     let started = SystemTime::now();
-    let sampled = load_and_watch(plan, roots, live)?;
-    let mut block = block_from(sampled, roots, number, started);
-    block.marks = marks::marks(&block, None);
-    Ok(block)
-}
-
-fn block_from(
-    (load, samples, window): Sampled,
-    roots: &Roots,
-    number: usize,
-    started: SystemTime,
-) -> Block {
-    let known = !roots.subject.is_empty();
-    Block {
+    let known = watch.has_server();
+    let (load, resources) = driver.sampled(plan, watch, live)?;
+    let mut block = Block {
         number,
         position: number,
         started_unix_ms: unix_ms(started),
         load,
-        resources: known.then(|| samples.over(window.0, window.1)),
+        resources: known.then_some(resources),
         ..Block::default()
-    }
+    };
+    block.marks = marks::marks(&block, None);
+    Ok(block)
 }
 
 /// Without the CPU time of other processes: the target's own upstreams may be among them, so it does not show that
@@ -112,30 +148,52 @@ fn unix_ms(time: SystemTime) -> u64 {
     since.as_millis() as u64
 }
 
-/// A load with the samples of processes and the window.
-pub(crate) type Sampled = (Load, Samples, (Instant, Instant));
+/// What to sample during a load.
+#[derive(Clone)]
+pub(crate) struct Watch<'a> {
+    /// Processes on this machine.
+    pub roots: Roots,
+    /// The machine of the servers, if it is not this one.
+    pub remote: Option<&'a RemoteServers>,
+}
+
+impl Watch<'_> {
+    /// Processes on this machine.
+    fn here(roots: Roots) -> Self {
+        Watch {
+            roots,
+            remote: None,
+        }
+    }
+
+    /// Whether there is a server to sample.
+    fn has_server(&self) -> bool {
+        self.remote.is_some() || !self.roots.subject.is_empty()
+    }
+}
+
+/// A load with what processes used in its window.
+pub(crate) type Sampled = (Load, Resources);
 
 /// Runs a load while sampling processes.
 pub(crate) fn load_and_watch(
     plan: &Plan,
-    roots: &Roots,
+    watch: Watch<'_>,
     live: &mut dyn Progress,
 ) -> io::Result<Sampled> {
-    sampled(roots, live, |watch| generator::run(plan, watch))
+    sampled(&watch, live, |look| generator::run(plan, look))
 }
 
 /// The same with agents, of which those that run here are sampled as part of the generator.
-pub(crate) fn fleet_and_watch(
+fn fleet_and_watch(
     fleet: &mut Fleet,
     task: &Divided<'_>,
-    roots: &Roots,
+    watch: Watch<'_>,
     live: &mut dyn Progress,
 ) -> io::Result<Sampled> {
-    let roots = Roots {
-        generator: fleet.processes(),
-        ..roots.clone()
-    };
-    sampled(&roots, live, |watch| fleet.run(task, watch))
+    let mut watch = watch;
+    watch.roots.generator = fleet.processes();
+    sampled(&watch, live, |look| fleet.run(task, look))
 }
 
 /// The same with an external load generator, on the CPUs of the plan.
@@ -143,10 +201,10 @@ pub(crate) fn tool_and_watch(
     tool: Tool,
     plan: &Plan,
     task: &Task,
-    roots: &Roots,
+    watch: Watch<'_>,
     live: &mut dyn Progress,
 ) -> io::Result<Sampled> {
-    sampled(roots, live, |watch| {
+    sampled(&watch, live, |look| {
         let ran = |task: &Task| -> io::Result<Load> {
             // A program inherits the CPUs of the thread that starts it.
             thread::scope(|scope| {
@@ -167,7 +225,7 @@ pub(crate) fn tool_and_watch(
             ran(&warmup)?;
         }
         let begin = Instant::now() + Duration::from_secs_f64(measured.asked.warmup_s.ceil());
-        watch(Stage::Window(begin, begin + plan.duration));
+        look(Stage::Window(begin, begin + plan.duration));
         let mut load = ran(&measured)?;
         load.asked.warmup_s = task.asked.warmup_s;
         Ok(load)
@@ -176,19 +234,23 @@ pub(crate) fn tool_and_watch(
 
 /// Samples processes while `drive` runs a load.
 fn sampled(
-    roots: &Roots,
+    watch: &Watch<'_>,
     live: &mut dyn Progress,
     drive: impl FnOnce(&mut dyn FnMut(Stage)) -> io::Result<Load>,
 ) -> io::Result<Sampled> {
     let stop = AtomicBool::new(false);
+    let roots = &watch.roots;
     live.watch(roots);
+    if let Some(remote) = watch.remote {
+        remote.watch()?;
+    }
     thread::scope(|scope| {
         let watching = scope.spawn(|| sample::watch(roots, &stop));
         // Set even if the load panics: the scope would otherwise wait for ever.
         let ending = Ending(&stop);
         let now = Instant::now();
         let mut window = (now, now);
-        let mut memory = Memory::of_processes(roots.subject.clone());
+        let mut memory = Memory::of_servers(watch);
         let load = drive(&mut |stage| {
             if let Stage::Window(begin, end) = stage {
                 window = (begin, end);
@@ -206,7 +268,16 @@ fn sampled(
         window.1 = window
             .1
             .min(window.0 + Duration::from_secs_f64(load.window_s));
-        Ok((load, samples, window))
+        let here = samples.over(window.0, window.1);
+        let resources = match watch.remote {
+            None => here,
+            // The generator of the other machine is its agent.
+            Some(remote) => Resources {
+                generator: here.generator,
+                ..remote.unwatch(window)?
+            },
+        };
+        Ok((load, resources))
     })
 }
 
@@ -228,22 +299,19 @@ fn server(target: &Target) -> Vec<u32> {
 }
 
 /// The server's memory before and with the held connections.
-pub struct Memory {
+pub struct Memory<'a> {
     roots: Vec<u32>,
+    remote: Option<&'a RemoteServers>,
     without: Option<u64>,
     with: Option<u64>,
 }
 
-impl Memory {
-    /// Of the server at this address.
-    pub fn of(target: &Target) -> Self {
-        Memory::of_processes(server(target))
-    }
-
-    /// Of these processes with all their children; if there are none, memory is unknown.
-    pub fn of_processes(roots: Vec<u32>) -> Self {
+impl<'a> Memory<'a> {
+    /// Of these servers with all their children; if there are none, memory is unknown.
+    fn of_servers(watch: &Watch<'a>) -> Self {
         Memory {
-            roots,
+            roots: watch.roots.subject.clone(),
+            remote: watch.remote,
             without: None,
             with: None,
         }
@@ -251,12 +319,15 @@ impl Memory {
 
     /// Takes a reading at the right stages.
     pub fn look(&mut self, stage: &Stage) {
-        let rss = || Watched::new(&self.roots).sample(false).rss_bytes;
-        let known = !self.roots.is_empty();
+        let rss = || match self.remote {
+            Some(remote) => remote.memory(),
+            None if self.roots.is_empty() => None,
+            None => Some(sample::memory(&self.roots)),
+        };
         match stage {
-            Stage::Alone if known => self.without = Some(rss()),
-            Stage::Held if known => self.with = Some(rss()),
-            Stage::Alone | Stage::Held | Stage::Window(..) | Stage::Running(..) => {}
+            Stage::Alone => self.without = rss(),
+            Stage::Held => self.with = rss(),
+            Stage::Window(..) | Stage::Running(..) => {}
         }
     }
 

@@ -1,48 +1,64 @@
 //! The environment of a run: a folder with generated files and configurations, ports, CPUs; and running one block in
-//! it, from the start of a fresh server to its end. The load of a block is in `load`.
+//! it, from the start of a fresh server to its end. The servers are in `serving`, the load of a block in `load`.
 
 mod load;
+mod serving;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, KeyPair, RsaKeySize};
 
 use super::agent::Fleet;
 use super::builtin::read_conf;
-use super::checks::{self, Logs, Observed, Seen, observe};
-use super::file::{Backend, CheckPart, File, Pin, Run};
+use super::checks::{self, Seen};
+use super::file::{Backend, CheckPart, File, Pin};
 use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
 use super::ports::free_ports;
 use crate::progress::Progress;
-use crate::readiness::{READY_MAX, READY_PAUSE, ready};
-use sluice_load::backend::{Corpus, read_counts};
-use sluice_load::generator::Plan;
+use crate::remote::{Allowed, Fault, RemoteServers};
+pub(crate) use serving::{Finish, Serving};
+use sluice_load::backend::Corpus;
 use sluice_load::generator::interrupt::Interrupt;
-use sluice_load::generator::probe::Probe;
 use sluice_load::machine;
-use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
+use sluice_load::process::{self, Names, fill, words};
 use sluice_load::random::made_body;
-use sluice_load::result::{BackendCounts, Block, CellState, ConfigText};
-use sluice_load::sample::{self, Roots};
-
-/// Maximum delay until an upstream's counters are in its file.
-const COUNTS_SETTLE: Duration = Duration::from_millis(120);
+use sluice_load::result::{Block, CellState, ConfigText};
 
 /// The file with the certificates that clients trust.
 const TRUSTED: &str = "trusted.crt";
 
+/// Where the configurations that a file names come from.
+#[derive(Clone, Debug)]
+pub enum Sources {
+    /// Built in, or next to this file.
+    Beside(PathBuf),
+    /// These, by name: the machine of the servers reads no files that an experiment names.
+    Sent(BTreeMap<String, String>),
+}
+
+impl Sources {
+    fn read(&self, conf: &str) -> Result<String, String> {
+        match self {
+            Sources::Beside(file) => read_conf(conf, file),
+            Sources::Sent(texts) => {
+                let text = texts.get(conf).cloned();
+                text.ok_or_else(|| format!("the coordinator did not send `{conf}`"))
+            }
+        }
+    }
+}
+
 /// Folder, ports and CPUs of a run.
 pub struct Stage {
     folder: Folder,
-    beside: PathBuf,
+    sources: Sources,
     /// Port of the server under test.
     port: u16,
     /// Port of its admin endpoint, if it has one.
@@ -60,6 +76,10 @@ pub struct Stage {
     rates: BTreeMap<String, f64>,
     /// Ends the current block early.
     pub interrupt: Interrupt,
+    /// The machine of the servers, if it is not this one.
+    remote: Option<RemoteServers>,
+    /// The programs that may be started; any if this is `None`.
+    pub allowed: Option<Allowed>,
     /// Reserve the ports against other labs on this machine during the run.
     _holds: Vec<UnixListener>,
 }
@@ -73,38 +93,24 @@ pub enum NoBlock {
     Agents(String),
 }
 
+impl From<Fault> for NoBlock {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Servers(reason) => NoBlock::Cell(CellState::DidNotStart(reason)),
+            Fault::Lost(reason) => NoBlock::Agents(reason),
+        }
+    }
+}
+
 impl From<CellState> for NoBlock {
     fn from(state: CellState) -> Self {
         NoBlock::Cell(state)
     }
 }
 
-/// The servers of a cell, after their first expected response.
-pub(crate) struct Serving {
-    backends: Vec<Started>,
-    /// The load of the cell.
-    pub plan: Plan,
-    /// The server under test.
-    pub server: Started,
-    /// Its first expected response.
-    pub response: Probe,
-    ready_s: f64,
-}
-
-impl Serving {
-    /// The processes of the server and of its upstreams.
-    pub fn roots(&self) -> Roots {
-        Roots {
-            subject: vec![self.server.pid()],
-            backend: self.backends.iter().map(Started::pid).collect(),
-            ..Roots::default()
-        }
-    }
-}
-
 impl Stage {
     /// Creates the folder and its contents.
-    pub fn build(file: &File, beside: &Path, seed: u64) -> Result<Self, String> {
+    pub fn build(file: &File, sources: Sources, seed: u64) -> Result<Self, String> {
         let folder = Folder::make()?;
         let failed = |error: std::io::Error| format!("{}: {error}", folder.path().display());
         let (mut ports, holds) = free_ports(file.backend.len() + 3).map_err(failed)?;
@@ -126,17 +132,23 @@ impl Stage {
             split(file.place.pin, &machine::cores(&machine::processors()));
         let stage = Stage {
             folder,
-            beside: beside.to_path_buf(),
+            sources,
             port,
             admin_port,
             spare_port,
-            address: own_address(file.place.address)?,
+            address: match &file.place.servers {
+                None => own_address(file.place.address)?,
+                // It is an address of that machine, which checks it.
+                Some(_) => file.place.address,
+            },
             backends,
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
             rates: BTreeMap::new(),
             interrupt: Interrupt::default(),
+            remote: None,
+            allowed: None,
             _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
@@ -156,6 +168,87 @@ impl Stage {
             stage.write(&made.path, &bytes)?;
         }
         Ok(stage)
+    }
+
+    /// Has the servers run on another machine: they have its ports and certificates, and all CPUs of this one generate load.
+    pub fn place_servers(&mut self, remote: RemoteServers) -> Result<(), String> {
+        self.subject_cpus = Vec::new();
+        self.load_cpus = machine::processors();
+        self.remote = Some(remote);
+        self.trust_servers()
+    }
+
+    /// Writes the certificates of servers on another machine, which are new whenever it prepares.
+    fn trust_servers(&self) -> Result<(), String> {
+        let remote = self.remote.as_ref().map(RemoteServers::prepared);
+        match remote.and_then(|prepared| prepared.trusted) {
+            Some(trusted) => self.write(TRUSTED, trusted.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// The machine of the servers, if it is not this one.
+    pub fn remote(&self) -> Option<&RemoteServers> {
+        self.remote.as_ref()
+    }
+
+    /// Connects to the machine of the servers again.
+    pub fn reconnect(&self) -> Result<(), String> {
+        match &self.remote {
+            None => Ok(()),
+            Some(remote) => remote.reconnect().and_then(|()| self.trust_servers()),
+        }
+    }
+
+    /// Port of the server under test.
+    pub fn port(&self) -> u16 {
+        self.remote.as_ref().map_or(self.port, RemoteServers::port)
+    }
+
+    /// Certificates of the servers, if a test needs them.
+    pub fn trusted(&self) -> Option<String> {
+        fs::read_to_string(self.dir().join(TRUSTED)).ok()
+    }
+
+    /// Whether a command may be started here; the error says what to do.
+    pub fn allows(&self, written: &str) -> Result<(), String> {
+        self.command(written, &self.common_names()).map(drop)
+    }
+
+    /// The words of a command with placeholders replaced, if it may be started.
+    fn command(&self, written: &str, names: &Names) -> Result<Vec<String>, String> {
+        let words = filled_words(written, names)?;
+        if let Some(allowed) = &self.allowed {
+            allowed.command(written, &words)?;
+        }
+        Ok(words)
+    }
+
+    /// The configurations that cells of a file need, for a machine that cannot read them.
+    pub fn texts(&self, file: &File, cells: &[CellPlan]) -> BTreeMap<String, String> {
+        let mut texts = BTreeMap::new();
+        // A mistake is reported by the machine that starts the servers.
+        let mut add = |written: &String, names: &Names| {
+            if let Ok(name) = fill(written, names)
+                && !texts.contains_key(&name)
+                && let Ok(text) = self.sources.read(&name)
+            {
+                texts.insert(name, text);
+            }
+        };
+        let common = self.common_names();
+        let made = file.file.iter().filter_map(|made| made.from.as_ref());
+        made.for_each(|from| add(from, &common));
+        for cell in cells {
+            let names = self.names(file, cell);
+            let subject = &file.subject[&cell.subject];
+            let of_subject = subject.conf.iter().chain(&subject.beside);
+            let of_backends = file.backend.iter().filter_map(|one| one.conf.as_ref());
+            of_subject
+                .chain(of_backends)
+                .for_each(|conf| add(conf, &names));
+        }
+        texts
     }
 
     /// The folder.
@@ -252,65 +345,42 @@ impl Stage {
         let started_at = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let shared = self.log_of(file, cell).map_err(not_started)?;
-        let serving = self.serve(file, cell, seed).map_err(not_started)?;
-        let roots = serving.roots();
-        // The upstreams run until the end of the block.
-        let Serving {
-            backends: _backends,
-            plan,
-            mut server,
-            response,
-            ready_s,
-        } = serving;
-        let parts = self.check_parts(file, cell).map_err(not_started)?;
-        let logs = Logs::begin(&parts);
-        let (before, accepted) = (self.counts(file, cell), machine::accepted());
-        let (mut load, samples, window) = self.load((file, cell), &plan, &roots, fleet, live)?;
-        load.response = Some(response.first_response());
-        let accepted = accepted.zip(machine::accepted());
-        thread::sleep(COUNTS_SETTLE);
-        let counts = difference(before, self.counts(file, cell));
-        let ended = server.ended();
-        let mut resources = samples.over(window.0, window.1);
-        resources.backend_counts.clone_from(&counts);
-        if !file.load.rest.memory.is_zero() {
-            thread::sleep(file.load.rest.memory);
-            resources.subject.rss_after_bytes = Some(sample::memory(&roots.subject));
-        }
-        let observed = observe(&parts, &plan, &roots.subject);
-        server.stop();
-        let observed = Observed {
-            log_lines: logs.end(self.dir()),
-            ..observed
-        };
-        let mut log = server.log();
-        if let Some((path, begin)) = &shared {
-            log.extend(lines_since(path, *begin));
+        let mut serving = self.serve(file, cell, seed)?;
+        self.begin((file, cell), &mut serving)
+            .map_err(not_started)?;
+        let plan = serving.plan.clone();
+        let watch = self.watching(&serving);
+        let (mut load, mut resources) = self.load((file, cell), &plan, watch, fleet, live)?;
+        self.loaded(&mut serving);
+        load.response = Some(serving.response.first_response());
+        let ready_s = serving.ready_s;
+        let ended = self.finish((file, cell), serving, Finish::Observe)?;
+        resources.backend_counts.clone_from(&ended.counts);
+        resources.subject.rss_after_bytes = ended.rss_after_bytes;
+        if ended.work_us.is_some() {
+            resources.system.work_us = ended.work_us;
         }
         let seen = Seen {
             load: &load,
-            counts: counts.as_ref(),
-            accepted: accepted
-                .filter(|_| !self.has_socket(file, cell))
-                .map(|(before, after)| after.saturating_sub(before)),
+            counts: ended.counts.as_ref(),
+            accepted: ended.accepted,
             resources: &resources,
-            observed: &observed,
+            observed: &ended.observed,
         };
         let mut block = Block {
             started_unix_ms: started_at.as_millis() as u64,
             ready_s: Some(ready_s),
-            checks: checks::checks(test, parts.iter(), seen),
+            checks: checks::checks(test, ended.parts.iter(), seen),
             load,
             resources: Some(resources),
-            log,
+            log: ended.log,
             ..Block::default()
         };
-        block.marks = marks::marks(&block, ended);
+        block.marks = marks::marks(&block, ended.ended);
         Ok(block)
     }
 
-    /// The checks that apply to a cell, with their placeholders filled in.
+    /// The checks that apply to a cell, with their placeholders replaced by what they are on this machine.
     fn check_parts(&self, file: &File, cell: &CellPlan) -> Result<Vec<CheckPart>, String> {
         let parts = file.check.iter().filter(|part| concerns(&part.when, cell));
         let parts = parts.map(|part| {
@@ -321,49 +391,6 @@ impl Stage {
             Ok(part)
         });
         parts.collect()
-    }
-
-    /// The log that a server writes in addition to its output, and the offset at which the next block's lines begin:
-    /// blocks share it.
-    fn log_of(&self, file: &File, cell: &CellPlan) -> Result<Option<(PathBuf, u64)>, String> {
-        let Some(path) = &file.subject[&cell.subject].log else {
-            return Ok(None);
-        };
-        let path = PathBuf::from(self.fill(path, file, cell)?);
-        let begin = log_end(&path);
-        Ok(Some((path, begin)))
-    }
-
-    /// Starts the servers of a cell, waits for the first expected response and stops them. Returns the seconds until
-    /// then.
-    pub fn check(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<f64, CellState> {
-        let mut serving = self
-            .serve(file, cell, seed)
-            .map_err(CellState::DidNotStart)?;
-        serving.server.stop();
-        Ok(serving.ready_s)
-    }
-
-    /// Starts the servers of a cell and waits for the first expected response.
-    pub(crate) fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
-        let mut backends = Vec::new();
-        for name in self.needs(file, cell)? {
-            backends.push(self.start_backend(file, cell, &name)?);
-        }
-        let plan = self.plan(file, cell, seed)?;
-        let began = Instant::now();
-        let mut server = self.start_subject(file, cell)?;
-        let response = ready(&plan, &mut server).map_err(|error| match self.address {
-            Some(address) => format!("{error}; it has to listen on {address} (`{{address}}`)"),
-            None => error,
-        })?;
-        Ok(Serving {
-            backends,
-            plan,
-            server,
-            response,
-            ready_s: began.elapsed().as_secs_f64(),
-        })
     }
 
     /// Names of the cell's upstreams. A name with placeholders that matches none is skipped.
@@ -395,12 +422,12 @@ impl Stage {
         let path = |name: &str| self.dir().join(name).display().to_string();
         let mut names = Names::from([
             ("dir".into(), self.dir().display().to_string()),
-            ("port".into(), self.port.to_string()),
+            ("port".into(), self.port().to_string()),
             ("address".into(), {
                 let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
                 in_url(self.address.unwrap_or(loopback))
             }),
-            ("listen".into(), self.port.to_string()),
+            ("listen".into(), self.port().to_string()),
             ("admin".into(), self.admin_port.to_string()),
             ("spare".into(), self.spare_port.to_string()),
             ("lab".into(), exe.display().to_string()),
@@ -486,7 +513,7 @@ impl Stage {
     /// A printed configuration with ports and paths filled in.
     fn rewritten(&self, file: &File, conf: &str, names: &Names) -> Result<ConfigText, String> {
         let conf = fill(conf, names)?;
-        let mut text = read_conf(&conf, &self.beside)?;
+        let mut text = self.sources.read(&conf)?;
         let mut rewritten = Vec::new();
         for rewrite in &file.rewrite {
             if !text.contains(&rewrite.from) {
@@ -501,87 +528,6 @@ impl Stage {
             text,
             rewritten,
         })
-    }
-
-    fn start_backend(&self, file: &File, cell: &CellPlan, name: &str) -> Result<Started, String> {
-        let backend = file.backend.iter().find(|backend| backend.name == name);
-        let backend = backend.ok_or_else(|| format!("there is no [[backend]] `{name}`"))?;
-        let place = &self.backends[name];
-        let mut names = self.names(file, cell);
-        let way = if backend.unix { "socket" } else { "port" };
-        names.insert(way.into(), place.clone());
-        names.insert("listen".into(), place.clone());
-        let counts = self.counts_path(name).display().to_string();
-        names.insert("counts".into(), counts);
-        if let Some(conf) = &backend.conf {
-            let config = self.rewritten(file, conf, &names)?;
-            let path = format!("backend-{name}.conf");
-            self.write(&path, config.text.as_bytes())?;
-            names.insert("conf".into(), self.dir().join(path).display().to_string());
-        }
-        let command = filled_words(backend.command(), &names)?;
-        let env = filled(&backend.env, &names)?;
-        let log = self.dir().join(format!("backend-{name}.log"));
-        let socket = self.dir().join(place);
-        if backend.unix {
-            // A socket left by the previous block would look like an upstream that listens.
-            let _ = fs::remove_file(&socket);
-        }
-        let dir = backend.in_folder.then(|| self.dir());
-        let mut started = Started::start(&command, &env, &self.load_cpus, dir, &log)
-            .map_err(|error| format!("cannot start upstream {name}: {error}"))?;
-        let begin = Instant::now();
-        let listens = || match backend.unix {
-            true => std::os::unix::net::UnixStream::connect(&socket).is_ok(),
-            false => std::net::TcpStream::connect(format!("127.0.0.1:{place}")).is_ok(),
-        };
-        while !listens() {
-            if let Some(status) = started.ended() {
-                let log = started.log().join(" / ");
-                return Err(format!("upstream {name} ended with {status}: {log}"));
-            }
-            if begin.elapsed() > READY_MAX {
-                return Err(format!(
-                    "upstream {name} does not listen after {READY_MAX:?}"
-                ));
-            }
-            thread::sleep(READY_PAUSE);
-        }
-        Ok(started)
-    }
-
-    fn start_subject(&self, file: &File, cell: &CellPlan) -> Result<Started, String> {
-        let subject = &file.subject[&cell.subject];
-        let kind = file.test[&cell.test].kind.as_ref().unwrap_or(&cell.test);
-        let run = match &subject.run {
-            Run::One(run) => run,
-            Run::ByKind(by_kind) => by_kind
-                .get(kind)
-                .ok_or_else(|| format!("{} has no command for {kind}", cell.subject))?,
-        };
-        if let Some(config) = self.config(file, cell)? {
-            let path = self.conf_path(cell);
-            fs::write(&path, &config.text)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-        for (name, config) in self.beside(file, cell)? {
-            self.write(&name, config.text.as_bytes())?;
-        }
-        let command = filled_words(run, &self.names_with_conf(file, cell))?;
-        let env = filled(&subject.env, &self.names(file, cell))?;
-        let log = self.dir().join(format!("{}.log", plain(&cell.subject)));
-        let dir = subject.in_folder.then(|| self.dir());
-        Started::start(&command, &env, &self.subject_cpus, dir, &log)
-            .map_err(|error| format!("{}: {error}", cell.subject))
-    }
-
-    fn counts_path(&self, name: &str) -> PathBuf {
-        self.dir().join(format!("backend-{name}.counts"))
-    }
-
-    fn counts(&self, file: &File, cell: &CellPlan) -> Option<BackendCounts> {
-        let needs = self.needs(file, cell).ok()?;
-        read_counts(&self.counts_path(needs.first()?))
     }
 }
 
@@ -637,17 +583,6 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
     when.iter().all(|(axis, values)| {
         let value = cell.axes.get(axis).map_or("", String::as_str);
         values.split('|').any(|wanted| wanted == value)
-    })
-}
-
-fn difference(
-    before: Option<BackendCounts>,
-    after: Option<BackendCounts>,
-) -> Option<BackendCounts> {
-    let (before, after) = (before.unwrap_or_default(), after?);
-    Some(BackendCounts {
-        accepted: after.accepted.saturating_sub(before.accepted),
-        requests: after.requests.saturating_sub(before.requests),
     })
 }
 

@@ -147,6 +147,28 @@ fn results_follow_the_published_schema() {
     assert_eq!(check(&result), Vec::<String>::new());
 }
 
+/// What searches add to a result.
+fn fill_searches(result: &mut sluice_load::result::RunResult) {
+    result.overload.push(sluice_load::result::Overload {
+        steps: vec![sluice_load::result::OverloadStep {
+            goodput: Some(0.9),
+            p99_ns: Some(5e7),
+            recovery_s: Some(0.1),
+            faults: vec!["latency".into()],
+            disturbed: true,
+            ..Default::default()
+        }],
+        ..Default::default()
+    });
+    result.limits.push(sluice_load::result::RateLimit {
+        tried: vec![sluice_load::result::RateTried {
+            per_s: 5.0,
+            broken: Some("p99 70 ms".into()),
+        }],
+        ..Default::default()
+    });
+}
+
 /// Every field of every type is present, so a field added without its entry in the schema is found.
 #[test]
 fn the_schema_names_every_field() {
@@ -202,24 +224,7 @@ fn the_schema_names_every_field() {
     });
     block.tries.push(Default::default());
     result.cells[0].failed_starts.push(Default::default());
-    result.overload.push(sluice_load::result::Overload {
-        steps: vec![sluice_load::result::OverloadStep {
-            goodput: Some(0.9),
-            p99_ns: Some(5e7),
-            recovery_s: Some(0.1),
-            faults: vec!["latency".into()],
-            disturbed: true,
-            ..Default::default()
-        }],
-        ..Default::default()
-    });
-    result.limits.push(sluice_load::result::RateLimit {
-        tried: vec![sluice_load::result::RateTried {
-            per_s: 5.0,
-            broken: Some("p99 70 ms".into()),
-        }],
-        ..Default::default()
-    });
+    fill_searches(&mut result);
     let value = serde_json::to_value(&result).unwrap();
     assert_eq!(check(&value), Vec::<String>::new());
     for state in [

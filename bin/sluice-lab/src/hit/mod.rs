@@ -1,6 +1,6 @@
 //! `lab hit`: loads one URL and reports the results. A better wrk or hey for a single target.
 
-mod drive;
+pub mod drive;
 mod mix;
 mod options;
 mod repeats;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use options::Options;
 
-use self::drive::Driver;
+use self::drive::Generators;
 use crate::interrupt::on_signal;
 use crate::live::Live;
 use sluice_experiment::adapter::{self, Task};
@@ -58,8 +58,8 @@ pub fn run(options: &Options) -> Outcome {
         None => {
             let mut live = Live::new();
             single::view(&plan, &mut live, Duration::ZERO);
-            let mut driver = Driver::connect(options)?;
-            driver.block(options, &plan, 0, &mut live)?
+            let mut generators = Generators::connect(options)?;
+            generators.block(options, &plan, 0, &mut live)?
         }
     };
     // Ctrl-C reaches another program as well, which then prints what it has.

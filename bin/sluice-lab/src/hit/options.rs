@@ -149,7 +149,7 @@ pub struct Options {
     #[arg(long, value_name = "AGENT", conflicts_with_all = ["engine", "unix", "requests", "cpus", "websocket", "sse", "idle", "slow"])]
     pub agent: Vec<AgentSpec>,
     /// File with the token of the agents (default: the variable SLUICE_LAB_TOKEN)
-    #[arg(long, value_name = "FILE", requires = "agent")]
+    #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Allow hosts other than this one
     #[arg(long)]

@@ -11,7 +11,7 @@ use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Block, Cell, RunResult};
 use sluice_report::compare::compare;
 
-use super::drive::Driver;
+use super::drive::Generators;
 use super::{Options, prepare, text, write};
 use crate::live::Live;
 
@@ -25,7 +25,7 @@ struct Target {
 /// Loads the targets in turn, the other way round in every second block, so that what drifts cancels out.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Outcome {
     let mut targets = targets(options, interrupt)?;
-    let mut driver = Driver::connect(options)?;
+    let mut generators = Generators::connect(options)?;
     let mut lost = None;
     let (started, began) = (SystemTime::now(), Instant::now());
     let blocks = options.blocks();
@@ -39,7 +39,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Outcome {
             let mut live = Live::new();
             let behind = target.plan.duration * (blocks - number - 1) as u32;
             single::view(&target.plan, &mut live, behind);
-            let measured = driver.block(options, &target.plan, number, &mut live);
+            let measured = generators.block(options, &target.plan, number, &mut live);
             drop(live);
             let mut block = match measured {
                 Ok(block) => block,

@@ -12,6 +12,44 @@ use crate::wait::{TIMEOUT, until};
 
 pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
 
+/// An experiment on the lab's own servers, with a test of responses of their own, and one of those of an upstream. `tables` are
+/// `[repeat]` and `[place]`, `servers` the subjects.
+pub fn experiment(clients: &str, tables: &str, servers: &str) -> String {
+    format!(
+        r#"
+schema = "sluice.lab/1"
+name = "own"
+title = "The lab's own servers"
+[matrix]
+test = ["direct", "proxied"]
+clients = {clients}
+[load]
+duration = "400ms"
+warmup = "100ms"
+{tables}
+[[backend]]
+name = "hello"
+run = "{{lab}} serve respond --listen 127.0.0.1:{{port}} --counts {{counts}} --body 'from behind'"
+body = "from behind"
+[test.direct]
+path = "/"
+expect = {{ status = 200, body = "hello" }}
+[test.proxied]
+path = "/"
+needs = ["hello"]
+expect = {{ status = 200, body_of = "hello" }}
+assert = {{ backend_requests = "== requests", upstream_reuse = ">= 0.5" }}
+{servers}
+"#
+    )
+}
+
+/// A server that responds itself, or forwards requests to the upstream, at the address of the experiment.
+pub const FLOOR: &str = r#"
+[subject.floor]
+run = { direct = "{lab} serve respond --listen {address}:{port} --counts {dir}/direct --body hello", proxied = "{lab} serve relay 127.0.0.1:{backend.hello} --listen {address}:{port}" }
+"#;
+
 /// A temporary folder of one test.
 pub struct Folder(pub PathBuf);
 

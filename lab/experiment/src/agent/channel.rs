@@ -56,6 +56,13 @@ impl Sender {
         Sender(Mutex::new(Box::new(stream)))
     }
 
+    /// Closes the stream, unless a message is stuck in it. Later messages go nowhere.
+    pub fn close(&self) {
+        if let Ok(mut stream) = self.0.try_lock() {
+            *stream = Box::new(io::sink());
+        }
+    }
+
     /// Sends a message.
     pub fn send(&self, message: &impl Serialize) -> io::Result<()> {
         let bytes = serde_json::to_vec(message).map_err(io::Error::other)?;

@@ -5,6 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -30,6 +31,9 @@ const REPORTS_MAX: usize = 64;
 
 /// Longest wait for a report before the interrupt and the silence of agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Pause between two looks whether a program has ended.
+const END_PAUSE: Duration = Duration::from_millis(5);
 
 /// How an agent is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -101,12 +105,19 @@ impl AgentSpec {
         matches!(self, AgentSpec::Local)
     }
 
-    /// The words of the command, if it is one. Agents that this program starts may load what this program may.
-    fn command(&self, reach: Reach) -> Result<Option<Vec<String>>, String> {
-        let owns = match reach {
+    /// The words of the command, if it is one. Agents that this program starts may load what this program may, and run what
+    /// it asks them to.
+    fn command(&self, allowed: Allowed<'_>) -> Result<Option<Vec<String>>, String> {
+        let owns = match allowed.reach {
             Reach::Loopback => None,
             Reach::Anywhere => Some("--i-own-this-host".to_string()),
         };
+        let runs = |program: &String| match self {
+            // The words of ssh are read by a shell.
+            AgentSpec::Ssh(_) => format!("--allow-run='{}'", program.replace('\'', r"'\''")),
+            _ => format!("--allow-run={program}"),
+        };
+        let more = owns.into_iter().chain(allowed.programs.iter().map(runs));
         Ok(match self {
             AgentSpec::Tcp(_) => None,
             AgentSpec::Command(words) => Some(words.clone()),
@@ -121,15 +132,24 @@ impl AgentSpec {
                     "agent",
                     "--stdio",
                 ];
-                Some(words.map(str::to_string).into_iter().chain(owns).collect())
+                Some(words.map(str::to_string).into_iter().chain(more).collect())
             }
             AgentSpec::Local => {
                 let exe = std::env::current_exe().map_err(|error| error.to_string())?;
                 let words = [&exe.display().to_string(), "agent", "--stdio"];
-                Some(words.map(str::to_string).into_iter().chain(owns).collect())
+                Some(words.map(str::to_string).into_iter().chain(more).collect())
             }
         })
     }
+}
+
+/// What agents that this program starts may do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed<'a> {
+    /// Hosts that they may load.
+    pub reach: Reach,
+    /// Programs that they may start.
+    pub programs: &'a [String],
 }
 
 /// What a member did.
@@ -139,20 +159,33 @@ enum Event {
 }
 
 /// A connected agent.
-struct Member {
-    name: String,
+pub(super) struct Member {
+    pub name: String,
     cpu_model: String,
     /// Whether its loopback address is that of this machine.
-    is_here: bool,
-    sender: Sender,
-    /// Its clock at the fleet's origin, in nanoseconds.
-    clock_ns: i128,
+    pub is_here: bool,
+    pub sender: Arc<Sender>,
+    /// Its clock at the origin, in nanoseconds.
+    pub clock_ns: i128,
     /// Largest possible error of that.
     bound: Duration,
     /// How much its time of day is ahead.
     offset_s: f64,
     child: Option<Child>,
     stream: Option<TcpStream>,
+}
+
+impl Member {
+    /// Waits until the program that was started as the agent, or to reach it, has ended.
+    pub(super) fn wait_for_end(&mut self, wait_max: Duration) {
+        let begin = Instant::now();
+        let Some(child) = &mut self.child else {
+            return;
+        };
+        while matches!(child.try_wait(), Ok(None)) && begin.elapsed() < wait_max {
+            thread::sleep(END_PAUSE);
+        }
+    }
 }
 
 impl Drop for Member {
@@ -381,7 +414,11 @@ impl Fleet {
                 }
                 Event::Report(Report::Done { load, cpus }) => loads[number] = Some((*load, cpus)),
                 Event::Report(
-                    Report::Hello { .. } | Report::Welcome { .. } | Report::Time { .. },
+                    Report::Hello { .. }
+                    | Report::Welcome { .. }
+                    | Report::Time { .. }
+                    | Report::Host(_)
+                    | Report::Up,
                 ) => {
                     return Err(lost(name, "it sent a message that nobody asked for"));
                 }
@@ -468,9 +505,46 @@ fn member(
     origin: Instant,
     (number, to): (usize, &SyncSender<(usize, Event)>),
 ) -> Result<Member, String> {
+    let programs = &[];
+    let (member, mut reader) = open(spec, token, Allowed { reach, programs }, origin)?;
+    let to = to.clone();
+    let read = move || {
+        loop {
+            let event = match receive(&mut reader, Peer::Known) {
+                Ok(report) => Event::Report(report),
+                Err(error) => Event::Lost(ended(&error)),
+            };
+            let ends = matches!(event, Event::Lost(_));
+            if to.send((number, event)).is_err() || ends {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name(format!("agent-{number}"))
+        .spawn(read)
+        .map_err(|error| error.to_string())?;
+    Ok(member)
+}
+
+/// Why nothing more can be received.
+pub(super) fn ended(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "its connection ended".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// Connects to an agent and compares clocks. Returns its reports to come.
+pub(super) fn open(
+    spec: &AgentSpec,
+    token: Option<&Token>,
+    allowed: Allowed<'_>,
+    origin: Instant,
+) -> Result<(Member, Box<dyn Read + Send>), String> {
     let failed = |error: io::Error| error.to_string();
     let (mut reader, sender, child, stream): (Box<dyn Read + Send>, _, _, _);
-    match spec.command(reach)? {
+    match spec.command(allowed)? {
         Some(words) => {
             let mut started = Command::new(&words[0])
                 .args(&words[1..])
@@ -497,7 +571,7 @@ fn member(
         name: spec.name(),
         cpu_model: String::new(),
         is_here: false,
-        sender,
+        sender: Arc::new(sender),
         clock_ns: 0,
         bound: Duration::MAX,
         offset_s: 0.0,
@@ -510,27 +584,7 @@ fn member(
     if let Some(stream) = &member.stream {
         stream.set_read_timeout(None).map_err(failed)?;
     }
-    let to = to.clone();
-    let read = move || {
-        loop {
-            let event = match receive(&mut reader, Peer::Known) {
-                Ok(report) => Event::Report(report),
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    Event::Lost("its connection ended".to_string())
-                }
-                Err(error) => Event::Lost(error.to_string()),
-            };
-            let ends = matches!(event, Event::Lost(_));
-            if to.send((number, event)).is_err() || ends {
-                return;
-            }
-        }
-    };
-    thread::Builder::new()
-        .name(format!("agent-{number}"))
-        .spawn(read)
-        .map_err(failed)?;
-    Ok(member)
+    Ok((member, reader))
 }
 
 fn connect(address: &str) -> Result<TcpStream, String> {
@@ -669,10 +723,26 @@ mod tests {
         ] {
             assert!(text.parse::<AgentSpec>().is_err(), "{text}");
         }
-        let ssh = |reach| AgentSpec::Ssh("a".into()).command(reach).unwrap().unwrap();
+        let ssh = |reach| {
+            let programs = &[];
+            let spec = AgentSpec::Ssh("a".into());
+            spec.command(Allowed { reach, programs }).unwrap().unwrap()
+        };
         let words = "ssh -oBatchMode=yes -- a sluice-lab agent --stdio";
         assert_eq!(ssh(Reach::Loopback).join(" "), words);
         let words = format!("{words} --i-own-this-host");
         assert_eq!(ssh(Reach::Anywhere).join(" "), words);
+        // A shell reads what ssh sends.
+        let programs = &["nginx".to_string(), "a'b; c".to_string()];
+        let allowed = Allowed {
+            reach: Reach::Loopback,
+            programs,
+        };
+        let words = AgentSpec::Ssh("a".into()).command(allowed);
+        let words = words.unwrap().unwrap().join(" ");
+        let expected = r"agent --stdio --allow-run='nginx' --allow-run='a'\''b; c'";
+        assert!(words.ends_with(expected), "{words}");
+        let words = AgentSpec::Local.command(allowed).unwrap().unwrap();
+        assert_eq!(words[3..], ["--allow-run=nginx", "--allow-run=a'b; c"]);
     }
 }

@@ -6,7 +6,7 @@ use super::task::Task;
 use sluice_load::result::Load;
 
 /// Version of these messages: both sides need the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What a coordinator sends.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,6 +30,10 @@ pub enum Order {
     },
     /// End the load early.
     Stop,
+    /// For the agent's [`Host`](super::Host), in a form that only the two of them know.
+    Host(String),
+    /// The coordinator of a host is alive.
+    Alive,
 }
 
 /// What an agent sends.
@@ -75,6 +79,10 @@ pub enum Report {
         /// As in the generator's `Seen`.
         failed: Vec<u64>,
     },
+    /// What the host reports.
+    Host(String),
+    /// The agent of a host is alive.
+    Up,
     /// The load has ended.
     Done {
         /// Its figures.

@@ -1,18 +1,22 @@
 //! The agent's side: one coordinator at a time, one load after the other.
 
 use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::channel::{Peer, Sender, receive};
+use super::host::{Cut, Hosted, Hosting};
 use super::message::{Order, Report, VERSION};
 use super::task::Task;
 use super::token::{Side, Token, nonce};
 use crate::folder::Folder;
-use crate::limits::{ALIVE_INTERVAL, BEGIN_MAX, GREETING_TIMEOUT, GREETINGS_MAX};
+use crate::limits::{
+    ALIVE_INTERVAL, BEGIN_MAX, COORDINATOR_NOTICE_MAX, GREETING_TIMEOUT, GREETINGS_MAX,
+    SERVERS_END_MAX, SILENCE_MAX,
+};
 use sluice_load::generator::barrier::Barrier;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::seen::Seen;
@@ -27,7 +31,16 @@ pub struct Rules {
     pub token: Option<Token>,
     /// The hosts that it may load.
     pub reach: Reach,
+    /// What starts servers on this machine; `None` if nothing may be started.
+    pub hosting: Option<Hosting>,
 }
+
+/// The refusal of servers.
+const NO_HOST: &str =
+    "it starts no servers; start it with --allow-run PROGRAM for each program of the experiment";
+
+/// The refusal of both at once: they would disturb each other.
+const LOADS: &str = "it cannot run servers and generate load for one coordinator; use two agents";
 
 /// State of an agent.
 struct Agent {
@@ -35,9 +48,22 @@ struct Agent {
     /// The origin of the clock that it reports.
     began: Instant,
     /// Whether a coordinator is connected.
-    busy: AtomicBool,
+    work: Mutex<Work>,
+    /// Wakes those who wait for the end of another one's work.
+    worked: Condvar,
     /// Connections that have not proved anything yet.
     greetings: AtomicUsize,
+}
+
+/// What an agent does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// Nothing.
+    Free,
+    /// It serves a coordinator.
+    Serves,
+    /// Its coordinator is gone, and its servers are being stopped.
+    Ends,
 }
 
 impl Agent {
@@ -45,9 +71,38 @@ impl Agent {
         Arc::new(Agent {
             rules,
             began: Instant::now(),
-            busy: AtomicBool::new(false),
+            work: Mutex::new(Work::Free),
+            worked: Condvar::new(),
             greetings: AtomicUsize::new(0),
         })
+    }
+
+    /// Begins to serve a coordinator, unless another one is served. The work of one that has just gone is waited for.
+    fn begin_work(&self) -> bool {
+        let begin = Instant::now();
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let wait = match *work {
+                Work::Free => {
+                    *work = Work::Serves;
+                    return true;
+                }
+                // Its connection may have ended, and that not been noticed yet.
+                Work::Serves => COORDINATOR_NOTICE_MAX,
+                Work::Ends => SERVERS_END_MAX,
+            };
+            let left = wait.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.worked.wait_timeout(work, left);
+            work = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn set_work(&self, now: Work) {
+        *self.work.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.worked.notify_all();
     }
 
     fn clock_ns(&self) -> u64 {
@@ -111,12 +166,19 @@ fn connection(agent: &Agent, stream: TcpStream) -> io::Result<()> {
     let greeted = greeted(agent, &stream);
     agent.greetings.fetch_sub(1, Ordering::AcqRel);
     let (mut reader, sender) = greeted?;
-    if agent.busy.swap(true, Ordering::AcqRel) {
+    if !agent.begin_work() {
         let reason = "the agent works for another coordinator".to_string();
         return sender.send(&Report::Refused { reason });
     }
-    let served = orders(agent, &mut reader, &sender);
-    agent.busy.store(false, Ordering::Release);
+    let ends = Arc::new(stream);
+    let cut: Cut = Arc::new(move || {
+        let _ = ends.shutdown(Shutdown::Both);
+    });
+    let mut hosted = None;
+    let served = orders(agent, &mut reader, (&sender, &cut), &mut hosted);
+    agent.set_work(Work::Ends);
+    drop(hosted);
+    agent.set_work(Work::Free);
     served
 }
 
@@ -126,7 +188,9 @@ pub fn serve_stdio(rules: Rules) -> io::Result<()> {
     let sender = Arc::new(Sender::new(io::stdout()));
     let mut reader = io::stdin();
     greet(&agent, &mut reader, &sender)?;
-    orders(&agent, &mut reader, &sender)
+    // Standard input cannot be closed while it is being read. Servers end with the process.
+    let cut: Cut = Arc::new(|| std::process::exit(1));
+    orders(&agent, &mut reader, (&sender, &cut), &mut None)
 }
 
 /// Both sides prove that they know the token.
@@ -180,15 +244,25 @@ impl Drop for Running {
     }
 }
 
-/// Follows orders until the coordinator closes the connection, which also ends a load.
-fn orders(agent: &Agent, reader: &mut impl Read, sender: &Arc<Sender>) -> io::Result<()> {
+/// Follows orders until the coordinator closes the connection, which also ends a load. `cut` ends the connection from this
+/// side. Servers stop when `hosted` is dropped.
+fn orders(
+    agent: &Agent,
+    reader: &mut impl Read,
+    (sender, cut): (&Arc<Sender>, &Cut),
+    hosted: &mut Option<Hosted>,
+) -> io::Result<()> {
     let mut running: Option<Running> = None;
+    let refuse = |reason: String| sender.send(&Report::Refused { reason });
     loop {
         let order = match receive(reader, Peer::Known) {
             Ok(order) => order,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         };
+        if let Some(hosted) = hosted.as_ref() {
+            hosted.heard();
+        }
         match order {
             Order::Ping => {
                 let clock_ns = agent.clock_ns();
@@ -196,6 +270,18 @@ fn orders(agent: &Agent, reader: &mut impl Read, sender: &Arc<Sender>) -> io::Re
                 let unix_ns = unix.unwrap_or_default().as_nanos() as u64;
                 sender.send(&Report::Time { clock_ns, unix_ns })?;
             }
+            Order::Alive => {}
+            Order::Host(order) => {
+                if running.is_some() {
+                    return refuse(LOADS.to_string());
+                }
+                let followed =
+                    hosted_by(agent, hosted, (sender, cut)).and_then(|hosted| hosted.follow(order));
+                if let Err(reason) = followed {
+                    return refuse(reason);
+                }
+            }
+            Order::Prepare(_) if hosted.is_some() => return refuse(LOADS.to_string()),
             Order::Prepare(task) => {
                 if let Some(mut before) = running.take() {
                     if !before.is_over.load(Ordering::Acquire) {
@@ -230,6 +316,20 @@ fn orders(agent: &Agent, reader: &mut impl Read, sender: &Arc<Sender>) -> io::Re
             Order::Prove { .. } => return Err(io::Error::other("a proof that nobody asked for")),
         }
     }
+}
+
+/// What starts servers for the coordinator. The error is the reason why nothing does.
+fn hosted_by<'a>(
+    agent: &Agent,
+    hosted: &'a mut Option<Hosted>,
+    by: (&Arc<Sender>, &Cut),
+) -> Result<&'a Hosted, String> {
+    let hosting = agent.rules.hosting.as_ref().ok_or(NO_HOST)?;
+    if hosted.is_none() {
+        let started = Hosted::start(hosting, agent.began, by, SILENCE_MAX);
+        *hosted = Some(started.map_err(|error| error.to_string())?);
+    }
+    hosted.as_ref().ok_or_else(|| NO_HOST.to_string())
 }
 
 /// Starts a load on threads of its own: it opens its connections and waits for the order to begin.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::socket;
 use super::trace::{self, Trace};
@@ -17,9 +19,9 @@ use sluice_load::generator::{Plan, expect::Expect};
 use sluice_load::sample;
 
 /// What was observed. Only what a check asks for is looked at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Observed {
-    /// Lines that logs gained, by path.
+    /// Lines that logs gained, by path as the check has it.
     pub log_lines: BTreeMap<String, u64>,
     /// Statuses of other paths, or why there is none.
     pub statuses: BTreeMap<String, Result<u16, String>>,
@@ -136,29 +138,33 @@ fn metric_in(text: &str, name: &str) -> Option<f64> {
     values.reduce(|sum, value| sum + value)
 }
 
-/// Logs and how many bytes they had before the load.
+/// Logs, each as its check names it and with its path, and how many bytes they had before the load.
 #[derive(Debug)]
-pub struct Logs(Vec<(String, u64)>);
+pub struct Logs(Vec<(String, PathBuf, u64)>);
 
 impl Logs {
-    /// The logs that checks ask for, before the load.
-    pub fn begin(parts: &[CheckPart]) -> Self {
+    /// The logs that checks ask for, before the load. `path` replaces the placeholders of a name.
+    pub fn begin(
+        parts: &[CheckPart],
+        path: impl Fn(&str) -> Result<PathBuf, String>,
+    ) -> Result<Self, String> {
         let files = parts.iter().filter_map(|part| part.log_lines.as_ref());
         let files = files.map(|part| {
-            let bytes = fs::metadata(&part.file).map_or(0, |data| data.len());
-            (part.file.clone(), bytes)
+            let path = path(&part.file)?;
+            let bytes = fs::metadata(&path).map_or(0, |data| data.len());
+            Ok((part.file.clone(), path, bytes))
         });
-        Logs(files.collect())
+        Ok(Logs(files.collect::<Result<_, String>>()?))
     }
 
     /// The lines that they gained. Logs in the folder of the run are then removed: a fast server writes gigabytes.
     pub fn end(self, folder: &Path) -> BTreeMap<String, u64> {
         let files = self.0.into_iter();
         files
-            .map(|(file, begin)| {
-                let lines = lines_after(Path::new(&file), begin).unwrap_or_default();
-                if Path::new(&file).starts_with(folder) {
-                    let _ = fs::remove_file(&file);
+            .map(|(file, path, begin)| {
+                let lines = lines_after(&path, begin).unwrap_or_default();
+                if path.starts_with(folder) {
+                    let _ = fs::remove_file(&path);
                 }
                 (file, lines)
             })

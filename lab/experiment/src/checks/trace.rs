@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{REST_LOOK, TRACE_LINES_MAX, TRACED_REQUESTS, TRACER_MAX};
 use sluice_load::generator::Plan;
 use sluice_load::generator::kind;
@@ -17,7 +19,7 @@ use sluice_load::process;
 use sluice_load::sample;
 
 /// The calls of a server, by name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Trace {
     /// Requests that were sent meanwhile.
     pub requests: usize,

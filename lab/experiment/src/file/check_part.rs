@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::File;
 use crate::comparison::Comparison;
@@ -11,7 +11,7 @@ use crate::comparison::Comparison;
 const WORKERS: &str = "{workers}";
 
 /// Required observations in cells with these values. Each comparison has the form `>= 0.9`, `== 1` or `<= 4`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckPart {
     /// Axes and the value they must have, or several separated by `|`; empty for all cells.
@@ -52,7 +52,7 @@ pub struct CheckPart {
 }
 
 /// Lines that a log gained.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinesPart {
     /// The log, with placeholders. A file that does not exist has no lines.
@@ -62,7 +62,7 @@ pub struct LinesPart {
 }
 
 /// Threads of a server, of all of its processes.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadPart {
     /// Their name, as the kernel has it; a trailing `*` stands for anything.
@@ -72,10 +72,10 @@ pub struct ThreadPart {
 }
 
 /// A figure that a server reports in the text format of Prometheus.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricPart {
-    /// Where, with placeholders; on this machine.
+    /// Where, with placeholders; on the machine of the servers.
     pub url: String,
     /// Its name. Values with different labels are added.
     pub name: String,
@@ -84,7 +84,7 @@ pub struct MetricPart {
 }
 
 /// A request after the load, on a connection of its own, like those of the test but for its path.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestPart {
     /// Path and query.
@@ -94,7 +94,7 @@ pub struct RequestPart {
 }
 
 /// System calls of the server for a few requests after the load, each on a connection of its own, as `strace` reports them.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallPart {
     /// The call, or several separated by `|`. Calls that fail do not count.
@@ -104,7 +104,7 @@ pub struct CallPart {
 }
 
 /// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
     /// On.

@@ -28,6 +28,34 @@ fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that what is written stays in the folder of the run, and is described in one way.
+fn check_written(name: &str, file: &File) -> Result<(), String> {
+    for made in &file.file {
+        if !made.is_clear() {
+            return Err(format!(
+                "{name}: [[file]] `{}` needs `bytes`, `from`, or `line` with a `count` of at most {LINES_MAX}",
+                made.path
+            ));
+        }
+        if !made.is_inside() {
+            return Err(format!(
+                "{name}: [[file]] `{}` must be a path in the folder of the run",
+                made.path
+            ));
+        }
+    }
+    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    for backend in &file.backend {
+        if !backend.name.chars().all(plain) {
+            return Err(format!(
+                "{name}: invalid name `{}` of a [[backend]]: use letters, digits, `-`, `_` and `.`",
+                backend.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that all names used are defined.
 pub(super) fn check(name: &str, file: &File) -> Result<(), String> {
     let backend = |wanted: &String| file.backend.iter().any(|backend| &backend.name == wanted);
@@ -58,14 +86,7 @@ pub(super) fn check(name: &str, file: &File) -> Result<(), String> {
         }
     }
     check_matrix(name, &file.matrix)?;
-    for made in &file.file {
-        if !made.is_clear() {
-            return Err(format!(
-                "{name}: [[file]] `{}` needs `bytes`, `from`, or `line` with a `count` of at most {LINES_MAX}",
-                made.path
-            ));
-        }
-    }
+    check_written(name, file)?;
     for (subject, part) in &file.subject {
         let strange = part
             .tests

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::file::OverloadPart;
 use crate::progress::Progress;
-use crate::single;
+use crate::remote::RemoteServers;
+use crate::single::{self, Driver, Watch};
 use sluice_load::generator::Plan;
 use sluice_load::generator::probe::sha256;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Block, Cell, Mode, Overload, RunResult};
-use sluice_load::sample::Roots;
 
 pub use curve::Manner;
 pub use promise::Promise;
@@ -90,10 +90,10 @@ pub struct Asked {
     pub json: Option<PathBuf>,
 }
 
-/// Runs a search on a URL.
-pub fn search(asked: &Asked, goal: &Goal, live: &mut dyn Progress) -> Outcome {
+/// Runs a search on a URL, with a load from `driver`.
+pub fn search(asked: &Asked, goal: &Goal, driver: Driver<'_>, live: &mut dyn Progress) -> Outcome {
     let (started, began) = (SystemTime::now(), Instant::now());
-    let mut steps = Steps::new(asked.plan.clone(), None, asked.step, live);
+    let mut steps = Steps::new((driver, asked.plan.clone()), None, asked.step, live);
     steps.left = goal.length(asked.step, asked.plan.duration);
     let found = goal.search(&mut steps);
     let words = match &found {
@@ -119,9 +119,11 @@ pub(crate) fn write(path: &Path, result: &RunResult) -> Result<(), Refused> {
 
 /// The steps of a search: each a separate load, displayed live and stored for the result.
 pub(crate) struct Steps<'a> {
+    /// Who generates the load.
+    driver: Driver<'a>,
     plan: Plan,
-    /// The processes of an experiment's servers; `None` for a URL, whose server is detected from its port.
-    roots: Option<Roots>,
+    /// The servers of an experiment; `None` for a URL, whose server is detected from its port.
+    watch: Option<Watch<'a>>,
     /// Length of each step.
     step: Duration,
     live: &'a mut dyn Progress,
@@ -138,14 +140,20 @@ pub(crate) struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// The steps of one target.
     pub(crate) fn new(
-        plan: Plan,
-        roots: Option<Roots>,
+        (driver, plan): (Driver<'a>, Plan),
+        watch: Option<Watch<'a>>,
         step: Duration,
         live: &'a mut dyn Progress,
     ) -> Self {
+        let mut plan = plan;
+        if plan.warmup_requests.take().is_some() {
+            // Steps warm up for a time.
+            plan.warmup = STEP_WARMUP;
+        }
         Steps {
+            driver,
             plan,
-            roots,
+            watch,
             step,
             live,
             taken: Vec::new(),
@@ -167,7 +175,6 @@ impl<'a> Steps<'a> {
         };
         plan.duration = duration;
         plan.warmup = STEP_WARMUP;
-        plan.warmup_requests = None;
         // A late response already violates the objective; there is no need to wait for all of them.
         plan.drain = plan.drain.min(plan.timeout);
         let block = self.run(&plan)?;
@@ -182,17 +189,28 @@ impl<'a> Steps<'a> {
     fn run(&mut self, plan: &Plan) -> Result<Block, Refused> {
         self.left = self.left.saturating_sub(plan.duration + plan.warmup);
         single::view(plan, self.live, self.left);
-        let block = match &self.roots {
-            Some(roots) => single::block_of(plan, roots, 0, self.live),
-            None => single::block(plan, 0, self.live),
+        let block = match self.watch.clone() {
+            Some(watch) => single::block_of(&mut self.driver, plan, watch, 0, self.live),
+            None => single::block(&mut self.driver, plan, 0, self.live),
         };
-        let block =
-            block.map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
+        let block = block.map_err(|error| match &self.driver {
+            Driver::Here if !self.lost_an_agent() => {
+                Refused::new(format!("the load generator failed: {error}"))
+            }
+            // It names the agent.
+            Driver::Here | Driver::Agents { .. } => Refused::new(error.to_string()),
+        })?;
         if block.load.interrupted {
             let steps = self.taken.len() + self.named.len();
             return Err(Refused::new(format!("interrupted after {steps} loads")));
         }
         Ok(block)
+    }
+
+    /// Whether the search has ended because an agent was lost.
+    pub(crate) fn lost_an_agent(&self) -> bool {
+        let remote = self.watch.as_ref().and_then(|watch| watch.remote);
+        self.driver.is_broken() || remote.is_some_and(RemoteServers::is_lost)
     }
 
     fn line(&mut self, text: &str) {

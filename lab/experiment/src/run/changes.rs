@@ -65,6 +65,10 @@ pub(super) fn change(file: &mut File, options: &Options) -> Vec<String> {
         let names: Vec<String> = options.agents.iter().map(AgentSpec::name).collect();
         changes.push(format!("--agent {}", names.join(" --agent ")));
     }
+    if let Some(servers) = &options.servers {
+        file.place.servers = Some(servers.clone());
+        changes.push(format!("--servers {}", servers.name()));
+    }
     if let Some(address) = options.address {
         file.place.address = Some(address);
         changes.push(format!("--address {address}"));

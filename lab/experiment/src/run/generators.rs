@@ -8,9 +8,12 @@ use std::time::Instant;
 use crate::agent::{AgentSpec, Fleet, Token};
 use crate::file::Place;
 use crate::limits::{LOST_BLOCKS_MAX, RECONNECT_MAX, RECONNECT_PAUSE};
+use crate::remote::RemoteServers;
+use crate::stage::Stage;
 use sluice_load::generator;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::target::Reach;
+use sluice_load::machine;
 use sluice_load::outcome::Refused;
 use sluice_load::result::RunResult;
 
@@ -31,11 +34,11 @@ pub(super) struct Generators {
 impl Generators {
     /// The generators of an experiment, not connected yet.
     pub(super) fn new(place: &Place, token_file: Option<&Path>) -> Result<Self, Refused> {
-        let token = match place.agents.is_empty() {
+        let token = match place.agents.is_empty() && place.servers.is_none() {
             true => None,
             false => Token::find(token_file).map_err(Refused)?,
         };
-        // The address was found to be one of this machine.
+        // Before any load the machine of the servers finds that the address is its own.
         let reach = match place.address {
             Some(address) if !address.is_loopback() => Reach::Anywhere,
             Some(_) | None => Reach::Loopback,
@@ -74,8 +77,8 @@ impl Generators {
         })?;
         match fleet.elsewhere() {
             Some(name) if self.reach == Reach::Loopback => Err(format!(
-                "agent {name} runs on another machine, and the servers listen on this one: add --address with an address of \
-                 this machine that the agent reaches"
+                "agent {name} runs on another machine than the servers: add --address with an address of their machine that \
+                 the agent reaches"
             )),
             Some(_) | None => Ok(fleet),
         }
@@ -86,9 +89,21 @@ impl Generators {
         self.fleet.as_mut()
     }
 
-    /// Connects anew if an agent was lost. An agent that was only cut off serves again once it has noticed.
-    pub(super) fn make_ready(&mut self, interrupt: &Interrupt) -> Result<(), Refused> {
-        if !self.fleet.as_ref().is_some_and(Fleet::is_broken) {
+    /// The token of agents.
+    pub(super) fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
+    }
+
+    /// Connects anew if an agent was lost, here or for the servers. An agent that was only cut off serves again once it has
+    /// noticed.
+    pub(super) fn make_ready(
+        &mut self,
+        stage: &Stage,
+        interrupt: &Interrupt,
+    ) -> Result<(), Refused> {
+        let servers_lost = || stage.remote().is_some_and(RemoteServers::is_lost);
+        let fleet_lost = self.fleet.as_ref().is_some_and(Fleet::is_broken);
+        if !fleet_lost && !servers_lost() {
             return Ok(());
         }
         if self.lost_in_a_row >= LOST_BLOCKS_MAX {
@@ -96,14 +111,20 @@ impl Generators {
             return Err(Refused(text.replace("{}", &LOST_BLOCKS_MAX.to_string())));
         }
         // Agents serve one coordinator at a time, so the old connections end first.
-        self.fleet = None;
+        if fleet_lost {
+            self.fleet = None;
+        }
         let began = Instant::now();
         loop {
-            match self.dial() {
-                Ok(fleet) => {
-                    self.fleet = Some(fleet);
-                    return Ok(());
-                }
+            let mut connected = Ok(());
+            if fleet_lost && self.fleet.is_none() {
+                connected = self.dial().map(|fleet| self.fleet = Some(fleet));
+            }
+            if servers_lost() {
+                connected = connected.and_then(|()| stage.reconnect());
+            }
+            match connected {
+                Ok(()) => return Ok(()),
                 Err(error) if interrupt.is_set() || began.elapsed() > RECONNECT_MAX => {
                     return Err(Refused(error));
                 }
@@ -123,6 +144,11 @@ impl Generators {
         self.lost += 1;
     }
 
+    /// A search was lost because of an agent, and begins anew.
+    pub(super) fn lost_a_search(&mut self) {
+        self.lost_in_a_row += 1;
+    }
+
     /// How many blocks have no figures because of agents, if any.
     pub(super) fn summary(&self) -> Option<String> {
         match self.lost {
@@ -134,18 +160,34 @@ impl Generators {
         }
     }
 
-    /// Writes into a result who generates its load.
-    pub(super) fn describe(&self, result: &mut RunResult) {
+    /// Writes into a result who generates its load, and where the servers run.
+    pub(super) fn describe(&self, result: &mut RunResult, servers: Option<&RemoteServers>) {
+        let place = match servers {
+            None => "The machine described here ran the servers and their upstreams".to_string(),
+            Some(servers) => {
+                let name = servers.name();
+                format!(
+                    "The machine described here is that of {name}, which ran the servers and their upstreams"
+                )
+            }
+        };
         if self.specs.is_empty() {
+            if servers.is_some() {
+                let here = machine::look();
+                let (model, cpus) = (here.cpu_model, here.cpus);
+                result.notes.push(format!(
+                    "{place}. The machine of the run generated the load: {model}, {cpus} CPUs."
+                ));
+            }
             return;
         }
         if !self.specs.iter().any(AgentSpec::is_local) {
             result.machine.placement.remove("generator");
         }
         let names: Vec<String> = self.specs.iter().map(AgentSpec::name).collect();
-        result.notes.push(format!(
-            "Agents generated the load: {}. The machine described here ran the servers and their upstreams.",
-            names.join(", ")
-        ));
+        let names = names.join(", ");
+        result
+            .notes
+            .push(format!("Agents generated the load: {names}. {place}."));
     }
 }

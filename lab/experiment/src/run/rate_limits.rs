@@ -9,7 +9,8 @@ use crate::file::{File, Rate};
 use crate::overload::{Goal, Steps};
 use crate::plan::{self, CellPlan};
 use crate::progress::Progress;
-use crate::stage::Stage;
+use crate::single::Driver;
+use crate::stage::{Finish, NoBlock, Stage};
 use sluice_load::outcome::Refused;
 use sluice_load::quantity::thousands;
 use sluice_load::result::{CellState, RateLimit, RateTried};
@@ -64,10 +65,8 @@ impl Walk {
             let place = format!("[limit {}/{}] {}", at + 1, left.len(), place.join(" "));
             live.line(&place);
             let behind = search_s(&self.file) * (left.len() - at - 1) as f64;
-            let found = match self.missing(stage, cell) {
-                Some(reason) => Err(CellState::NotInstalled(reason)),
-                None => self.find_limit(stage, cell, Duration::from_secs_f64(behind), live),
-            };
+            let behind = Duration::from_secs_f64(behind);
+            let found = self.limit_of(stage, cell, behind, live)?;
             if self.interrupt.is_set() {
                 return Ok(true);
             }
@@ -111,21 +110,53 @@ impl Walk {
         }
     }
 
+    /// Finds the limit of a cell. If the agent of the servers is lost meanwhile, connects to it again and begins anew.
+    fn limit_of(
+        &mut self,
+        stage: &Stage,
+        cell: &CellPlan,
+        behind: Duration,
+        live: &mut dyn Progress,
+    ) -> Result<Result<RateLimit, CellState>, Refused> {
+        if let Some(reason) = self.missing(cell) {
+            return Ok(Err(CellState::NotInstalled(reason)));
+        }
+        loop {
+            self.generators.make_ready(stage, &self.interrupt)?;
+            match self.find_limit(stage, cell, behind, live) {
+                Err(NoBlock::Agents(reason)) if !self.interrupt.is_set() => {
+                    live.line(&reason);
+                    self.generators.lost_a_search();
+                }
+                Err(NoBlock::Agents(reason)) => return Ok(Err(CellState::DidNotStart(reason))),
+                Err(NoBlock::Cell(state)) => return Ok(Err(state)),
+                Ok(limit) => {
+                    self.generators.worked();
+                    return Ok(Ok(limit));
+                }
+            }
+        }
+    }
+
     fn find_limit(
         &self,
         stage: &Stage,
         cell: &CellPlan,
         behind: Duration,
         live: &mut dyn Progress,
-    ) -> Result<RateLimit, CellState> {
+    ) -> Result<RateLimit, NoBlock> {
         let part = &self.file.load.limit;
         let goal = Goal::Limit(part.objective.clone());
-        let serving = stage.serve(&self.file, cell, self.seed);
-        let mut serving = serving.map_err(CellState::DidNotStart)?;
+        let serving = stage.serve(&self.file, cell, self.seed)?;
         let mut plan = serving.plan.clone();
         plan.duration = part.step * CONFIRMED_STEPS;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let mut steps = Steps::new(plan, Some(serving.roots()), part.step, live);
+        let mut steps = Steps::new(
+            (Driver::Here, plan),
+            Some(stage.watching(&serving)),
+            part.step,
+            live,
+        );
         steps.left = goal.length(part.step, part.step * CONFIRMED_STEPS) + behind;
         let found = goal.search(&mut steps);
         let tried = steps.taken.iter().map(|(per_s, block)| RateTried {
@@ -133,12 +164,10 @@ impl Walk {
             broken: part.objective.broken(&block.load),
         });
         let (tried, closed_per_s): (Vec<RateTried>, _) = (tried.collect(), steps.closed_per_s);
-        let ended = serving.server.ended();
-        serving.server.stop();
-        if let Some(status) = ended {
-            return Err(CellState::DidNotStart(format!(
-                "the server ended with {status} during the search for its limit"
-            )));
+        let ended = stage.finish((&self.file, cell), serving, Finish::Stop)?;
+        if let Some(status) = ended.ended {
+            let text = format!("the server ended with {status} during the search for its limit");
+            return Err(CellState::DidNotStart(text).into());
         }
         let verdict = found.map_err(|Refused(text)| CellState::DidNotStart(text))?;
         let per_s = verdict.rate.ok_or_else(|| {

@@ -8,7 +8,8 @@ use super::{Options, Walk, minutes, prepare, state_words};
 use crate::overload::{self, Goal, Steps, Verdict};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
-use crate::stage::{Serving, Stage};
+use crate::remote::Ended;
+use crate::stage::{Finish, NoBlock, Serving, Stage};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Cell, CellState, Mark, MarkKind, Overload};
 
@@ -22,21 +23,20 @@ pub fn search(
     live: &mut dyn Progress,
 ) -> Outcome {
     let mut walk = prepare(options)?;
-    if !walk.file.place.agents.is_empty() {
+    let goal = &goal.with_capacity(walk.file.overload.as_ref());
+    if matches!(goal, Goal::BreakKnown(_)) && !walk.file.place.agents.is_empty() {
         return Err(Refused(format!(
-            "{}: find-limit and break generate the load themselves: remove `agents` of [place]",
+            "{}: agents do not generate loads whose rate changes, as `break` needs them for [overload]: remove the agents",
             options.experiment
         )));
     }
-    let goal = &goal.with_capacity(walk.file.overload.as_ref());
     let name = &options.experiment;
     let stage = walk.stage(name)?;
-    walk.result.machine.placement = stage.placement();
-    walk.result.subjects = walk.facts(&stage);
+    walk.describe(&stage);
     walk.result.cells.clear();
     let cells = std::mem::take(&mut walk.cells);
     let last = walk.file.load.duration;
-    let runnable = |cell: &&CellPlan| walk.impossible(&stage, cell).is_none();
+    let runnable = |cell: &&CellPlan| walk.impossible(cell).is_none();
     let count = cells.iter().filter(runnable).count();
     let whole = goal.length(step, last) * count as u32;
     live.line(&format!(
@@ -47,19 +47,18 @@ pub fn search(
     if options.plan {
         return Ok(Completion::Yes);
     }
+    walk.generators.connect(stage.load_cpus())?;
+    walk.generators.describe(&mut walk.result, stage.remote());
     let began = Instant::now();
     let (mut lines, mut worst) = (Vec::new(), Completion::Yes);
     for cell in &cells {
+        walk.generators.make_ready(&stage, &walk.interrupt)?;
         let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
         let place = place.join(" ");
         live.line(&format!("\n{place}"));
         let found = walk.search_cell(&stage, cell, (goal, step), live);
         walk.result.duration_s = began.elapsed().as_secs_f64();
-        let words = match &found {
-            Ok(verdict) => verdict.words.clone(),
-            Err(state) => state_words(state),
-        };
-        let note = format!("{place}: {words}");
+        let note = format!("{place}: {}", words(&found));
         walk.note(&found, &place, &note);
         if let Some(json) = json {
             overload::write(json, &walk.result)?;
@@ -68,10 +67,12 @@ pub fn search(
             live.line("interrupted: the result contains the rates tried until then");
             return Ok(Completion::Interrupted);
         }
-        match found {
+        match &found {
             Ok(verdict) if verdict.completion == Completion::Yes => {}
-            Ok(_) | Err(CellState::DidNotStart(_)) => worst = Completion::No,
-            Err(state) => live.line(&state_words(&state)),
+            Ok(_) | Err(NoBlock::Cell(CellState::DidNotStart(_)) | NoBlock::Agents(_)) => {
+                worst = Completion::No;
+            }
+            Err(NoBlock::Cell(state)) => live.line(&state_words(state)),
         }
         lines.push(note);
     }
@@ -83,24 +84,36 @@ pub fn search(
     Ok(worst)
 }
 
+/// The outcome of the search of a cell.
+fn words(found: &Result<Verdict, NoBlock>) -> String {
+    match found {
+        Ok(verdict) => verdict.words.clone(),
+        Err(NoBlock::Cell(state)) => state_words(state),
+        Err(NoBlock::Agents(reason)) => reason.clone(),
+    }
+}
+
 impl Walk {
     /// Adds what was found of a cell to the result.
-    fn note(&mut self, found: &Result<Verdict, CellState>, place: &str, note: &str) {
+    fn note(&mut self, found: &Result<Verdict, NoBlock>, place: &str, note: &str) {
         let overload = found.as_ref().ok().and_then(|one| one.overload.clone());
         self.result.overload.extend(overload.map(|one| Overload {
             cell: place.to_string(),
             ..one
         }));
-        if !matches!(
+        let never_tried = matches!(
             found,
-            Err(CellState::NotInstalled(_) | CellState::Skipped(_))
-        ) {
+            Err(NoBlock::Cell(
+                CellState::NotInstalled(_) | CellState::Skipped(_)
+            ))
+        );
+        if !never_tried {
             self.result.notes.push(note.to_string());
         }
     }
 
     /// Why a cell cannot be searched.
-    fn impossible(&self, stage: &Stage, cell: &CellPlan) -> Option<CellState> {
+    fn impossible(&self, cell: &CellPlan) -> Option<CellState> {
         if let Some(reason) = &cell.skipped {
             return Some(CellState::Skipped(reason.clone()));
         }
@@ -111,7 +124,7 @@ impl Walk {
         if let Some(reason) = self.file.test[&cell.test].has_no_rate() {
             return Some(CellState::Skipped(reason.into()));
         }
-        self.missing(stage, cell).map(CellState::NotInstalled)
+        self.missing(cell).map(CellState::NotInstalled)
     }
 
     /// Searches one cell. What was measured becomes part of the result, even if the search did not end.
@@ -121,38 +134,39 @@ impl Walk {
         cell: &CellPlan,
         (goal, step): (&Goal, Duration),
         live: &mut dyn Progress,
-    ) -> Result<Verdict, CellState> {
+    ) -> Result<Verdict, NoBlock> {
         let mut pattern = Cell {
             id: cell.id.clone(),
             axes: cell.axes.clone(),
             ..Cell::default()
         };
-        let serving = match self.impossible(stage, cell) {
-            Some(state) => Err(state),
-            None => {
-                let serving = stage.serve(&self.file, cell, self.seed);
-                serving.map_err(CellState::DidNotStart)
-            }
+        let serving = match self.impossible(cell) {
+            Some(state) => Err(state.into()),
+            None => stage.serve(&self.file, cell, self.seed),
         };
-        let mut serving: Serving = match serving {
+        let serving: Serving = match serving {
             Ok(serving) => serving,
-            Err(state) => {
-                pattern.state = state.clone();
-                self.result.cells.push(pattern);
-                return Err(state);
+            Err(reason) => {
+                if let NoBlock::Cell(state) = &reason {
+                    pattern.state = state.clone();
+                    self.result.cells.push(pattern);
+                }
+                return Err(reason);
             }
         };
-        let plan = serving.plan.clone();
-        let mut steps = Steps::new(plan, Some(serving.roots()), step, live);
+        let test = &self.file.test[&cell.test];
+        let (driver, plan) = stage.driver(test, &serving.plan, self.generators.fleet());
+        let mut steps = Steps::new((driver, plan), Some(stage.watching(&serving)), step, live);
         steps.left = goal.length(step, self.file.load.duration);
         let found = goal.search(&mut steps);
+        let agents_failed = steps.lost_an_agent();
         pattern.state = CellState::Measured;
         let mut cells = overload::cells(&pattern, steps.taken);
         cells.extend(overload::named_cells(&pattern, steps.named));
-        let ended = serving.server.ended();
         let response = serving.response.first_response();
-        serving.server.stop();
-        let log = serving.server.log();
+        let stopped = stage.finish((&self.file, cell), serving, Finish::Stop);
+        // If the machine of the servers is lost, the figures so far are still theirs.
+        let Ended { ended, log, .. } = stopped.unwrap_or_default();
         for block in cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
             block.load.response = Some(response.clone());
         }
@@ -175,7 +189,8 @@ impl Walk {
                 overload: verdict.overload,
                 rate: None,
             }),
-            (Err(Refused(text)), _) => Err(CellState::DidNotStart(text)),
+            (Err(Refused(text)), _) if agents_failed => Err(NoBlock::Agents(text)),
+            (Err(Refused(text)), _) => Err(CellState::DidNotStart(text).into()),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! change data are omitted unless they are wanted.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -52,6 +53,8 @@ pub fn convert(source: &str, text: &str, changes: Changes) -> Result<Written, St
     }
     let paths = root.get("paths").and_then(Value::as_object);
     let paths = paths.ok_or_else(|| failed("no `paths`"))?;
+    // In the order of their names, whether or not the map has that order: a feature of serde_json, which any package may enable.
+    let paths: BTreeMap<&String, &Value> = paths.iter().collect();
     let mut reader = Reader {
         root: &root,
         base: base_path(&root),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::{NoBlock, Stage, TRUSTED, in_url};
 use crate::adapter::Task;
-use crate::agent::{Divided, Fleet};
+use crate::agent::Fleet;
 use crate::file::{File, Rate, Talk, Test};
 use crate::plan::CellPlan;
 use crate::progress::Progress;
-use crate::single::{Sampled, fleet_and_watch, load_and_watch, tool_and_watch};
+use crate::single::{Driver, Sampled, Watch, load_and_watch, tool_and_watch};
 use sluice_load::generator::Plan;
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
@@ -20,7 +20,6 @@ use sluice_load::generator::target::{Reach, Target};
 use sluice_load::generator::trust::{self, TlsOptions};
 use sluice_load::random::made_body;
 use sluice_load::result::{Asked, CellState, Mode};
-use sluice_load::sample::Roots;
 
 impl Stage {
     /// Runs the load with the engine of the cell.
@@ -28,18 +27,21 @@ impl Stage {
         &self,
         (file, cell): (&File, &CellPlan),
         plan: &Plan,
-        roots: &Roots,
+        watch: Watch<'_>,
         fleet: Option<&mut Fleet>,
         live: &mut dyn Progress,
     ) -> Result<Sampled, NoBlock> {
         if let Some(fleet) = fleet {
-            return self.load_by_agents((file, cell), plan, roots, fleet, live);
+            return self.load_by_agents((file, cell), plan, watch, fleet, live);
         }
-        let failed = |error: std::io::Error| {
-            CellState::DidNotStart(format!("the load generator failed: {error}"))
+        let failed = |error: std::io::Error| match self.remote() {
+            Some(remote) if remote.is_lost() => NoBlock::Agents(error.to_string()),
+            Some(_) | None => {
+                CellState::DidNotStart(format!("the load generator failed: {error}")).into()
+            }
         };
         let Some(tool) = cell.engine else {
-            return Ok(load_and_watch(plan, roots, live).map_err(failed)?);
+            return load_and_watch(plan, watch, live).map_err(failed);
         };
         let mut fields = Vec::new();
         let headers = file
@@ -79,32 +81,47 @@ impl Stage {
             let text = format!("{name} sends one request again and again, and nothing else");
             return Err(CellState::Skipped(text).into());
         }
-        Ok(tool_and_watch(tool, plan, &task, roots, live).map_err(failed)?)
+        tool_and_watch(tool, plan, &task, watch, live).map_err(failed)
     }
 
-    /// Runs the load on agents. Those of other machines have CPUs of their own, so the placement of this one is not theirs.
+    /// Who generates a load, and the load as it is generated there. Agents of other machines have CPUs of their own, so the
+    /// placement of this one is not theirs.
+    pub(crate) fn driver<'a>(
+        &self,
+        test: &Test,
+        plan: &Plan,
+        fleet: Option<&'a mut Fleet>,
+    ) -> (Driver<'a>, Plan) {
+        let plan = plan.clone();
+        match fleet {
+            None => (Driver::Here, plan),
+            Some(fleet) => {
+                let driver = Driver::Agents {
+                    fleet,
+                    tls: self.tls(test),
+                    threads: None,
+                };
+                let cpus = Vec::new();
+                (driver, Plan { cpus, ..plan })
+            }
+        }
+    }
+
+    /// Runs the load on agents.
     fn load_by_agents(
         &self,
         (file, cell): (&File, &CellPlan),
         plan: &Plan,
-        roots: &Roots,
+        watch: Watch<'_>,
         fleet: &mut Fleet,
         live: &mut dyn Progress,
     ) -> Result<Sampled, NoBlock> {
-        let plan = Plan {
-            cpus: Vec::new(),
-            ..plan.clone()
-        };
-        if let Some(text) = fleet.refusal(&plan) {
+        let (mut driver, plan) = self.driver(&file.test[&cell.test], plan, Some(fleet));
+        if let Some(text) = driver.refusal(&plan) {
             return Err(CellState::Skipped(text).into());
         }
-        let task = Divided {
-            plan: &plan,
-            tls: &self.tls(&file.test[&cell.test]),
-            threads: None,
-        };
-        fleet_and_watch(fleet, &task, roots, live)
-            .map_err(|error| NoBlock::Agents(error.to_string()))
+        let sampled = driver.sampled(&plan, watch, live);
+        sampled.map_err(|error| NoBlock::Agents(error.to_string()))
     }
 
     /// The load of a cell.
@@ -176,15 +193,15 @@ impl Stage {
         // The certificate is for `localhost`; without TLS an address saves everybody a name lookup.
         let host = if test.tls { "localhost" } else { "127.0.0.1" };
         let parse = |host: &str, reach| {
-            let url = format!("{scheme}://{host}:{}{}", self.port, test.path);
+            let url = format!("{scheme}://{host}:{}{}", self.port(), test.path);
             Target::parse(&url, test.version(), None, reach).map_err(|error| error.text)
         };
         let Some(address) = self.address else {
             return parse(host, Reach::Loopback);
         };
-        // What the server sees is the same as without an address. That it is one of this machine was checked.
+        // What the server sees is the same as without an address. The machine of the servers has checked that it is its own.
         Ok(Target {
-            authority: format!("{host}:{}", self.port),
+            authority: format!("{host}:{}", self.port()),
             name: host.into(),
             ..parse(&in_url(address), Reach::Anywhere)?
         })

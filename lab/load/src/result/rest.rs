@@ -20,6 +20,30 @@ pub struct Rest {
 }
 
 impl Rest {
+    /// The pauses of two machines, those of the load and of the servers, as one: both were idle or one was not, and the ports are
+    /// those of the machine that has fewer left.
+    pub fn of_both(one: Option<Rest>, other: Option<Rest>) -> Option<Rest> {
+        let (Some(one), Some(other)) = (one, other) else {
+            return one.or(other);
+        };
+        let left = |rest: &Rest| rest.ports_held_max as i128 - rest.ports_held as i128;
+        let scarce = if left(&other) < left(&one) {
+            other
+        } else {
+            one
+        };
+        let busy = one.busy.into_iter().chain(other.busy);
+        Some(Rest {
+            waited_s: one.waited_s + other.waited_s,
+            idle: match (one.idle, other.idle) {
+                (Some(one), Some(other)) => Some(one && other),
+                (known, None) | (None, known) => known,
+            },
+            busy: busy.reduce(f64::max),
+            ..scarce
+        })
+    }
+
     /// Whether the block began although the machine was busy.
     pub fn is_busy(&self) -> bool {
         self.idle == Some(false)
@@ -28,5 +52,41 @@ impl Rest {
     /// Whether the block began with too few free ports.
     pub fn is_short_of_ports(&self) -> bool {
         self.ports_held > self.ports_held_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_machines_the_worse_one_counts() {
+        let idle = Rest {
+            waited_s: 1.0,
+            idle: Some(true),
+            busy: Some(0.01),
+            ports_held: 90,
+            ports_held_max: 100,
+        };
+        let busy = Rest {
+            waited_s: 2.0,
+            idle: Some(false),
+            busy: Some(0.7),
+            ports_held: 900,
+            ports_held_max: 1000,
+        };
+        let both = Rest::of_both(Some(idle), Some(busy)).unwrap();
+        assert_eq!((both.idle, both.busy), (Some(false), Some(0.7)));
+        assert_eq!((both.ports_held, both.ports_held_max), (90, 100));
+        assert_eq!(both.waited_s, 3.0);
+        let same = Rest::of_both(Some(busy), Some(idle));
+        assert_eq!(same, Some(both));
+        assert_eq!(Rest::of_both(None, Some(busy)), Some(busy));
+        assert_eq!(Rest::of_both(Some(idle), None), Some(idle));
+        assert_eq!(Rest::of_both(None, None), None);
+        // A machine that did not look whether it is idle says nothing about that.
+        let ports = Rest { idle: None, ..busy };
+        let both = Rest::of_both(Some(idle), Some(ports)).unwrap();
+        assert_eq!(both.idle, Some(true));
     }
 }
