@@ -60,7 +60,7 @@ const CADDY_SNAKE: &str = "caddysnake==0.6.4";
 const PYTHONS: [&str; 4] = ["python3.14", "python3.13", "python3.12", "python3"];
 
 /// The version that the studies' Caddy configurations were tested with.
-const CADDY: &str = "v2.11.4";
+const CADDY: &str = "v2.11.9";
 
 /// Caddy's module. `go install` leaves its version out of the program, so the linker sets it.
 const CADDY_MODULE: &str = "github.com/caddyserver/caddy/v2";
