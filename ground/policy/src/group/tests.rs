@@ -540,7 +540,7 @@ fn directions_come_before_the_configuration() {
 
 #[test]
 fn failures_go_on_in_another_process_and_end_in_time() {
-    let of = || group(Method::RoundRobin, &[1]);
+    let of = || group(Method::RoundRobin, &[1, 1]);
     let (before, after, other) = (of(), of(), of());
     assert_eq!(before.failing(0), None);
     before.fail(0, at(100));
