@@ -52,11 +52,7 @@ const REFUSED: [&str; 11] = [
 ];
 
 /// Modules of Caddy that sluice does not have, and why.
-const ABSENT: [(&str, &str); 3] = [
-    (
-        "caddy.config_loaders.http",
-        "configurations are loaded by who runs the server",
-    ),
+const ABSENT: [(&str, &str); 2] = [
     ("caddy.logging.cores.mock", "it is for Caddy's own tests"),
     ("tls.ech.publishers.dns", "the TLS library cannot serve ECH"),
 ];
