@@ -14,7 +14,7 @@ use std::process::Command;
 use callgrind::Counts;
 use figures::Figures;
 use kinds::{KINDS, Kind};
-use server::{Server, Under};
+use server::Server;
 
 /// The file with the committed figures, relative to the root.
 const COMMITTED: &str = "xtask/costs.toml";
@@ -88,28 +88,11 @@ fn program(root: &Path) -> Result<PathBuf, String> {
 fn measure(program: &Path, folder: &Path, kind: &Kind) -> Result<Counts, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", kind.name);
     let upstream = upstream::start().map_err(failed)?;
-    let server = Server::start((program, Under::Callgrind), folder, kind, upstream)?;
+    let server = Server::start(program, folder, kind, upstream)?;
     client::send(server.port(), kind, kind.requests / 5 + 1).map_err(failed)?;
     server.begin_counting()?;
     client::send(server.port(), kind, kind.requests).map_err(failed)?;
     server.counts(kind.requests)
-}
-
-/// Serves `rounds` times the requests of each kind with `program`, which does something of its own with that.
-pub fn train(program: &Path, folder: &Path, rounds: u32) -> Result<(), String> {
-    for kind in KINDS {
-        let failed = |error: std::io::Error| format!("{}: {error}", kind.name);
-        let upstream = upstream::start().map_err(failed)?;
-        let server = Server::start(
-            (program, Under::Nothing),
-            &folder.join(kind.name),
-            kind,
-            upstream,
-        )?;
-        client::send(server.port(), kind, kind.requests * rounds).map_err(failed)?;
-        server.stop()?;
-    }
-    Ok(())
 }
 
 /// A line of the table. A change below a thousandth is not shown: runs differ by about as much.

@@ -1,4 +1,4 @@
-//! A server with the site of a kind of request.
+//! A server under callgrind, with the site of a kind of request.
 
 use std::fmt::Write;
 use std::fs;
@@ -18,15 +18,6 @@ const FILES: [usize; 1] = [4608];
 /// The pause between two attempts to connect while the server starts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How a server is run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Under {
-    /// Under callgrind.
-    Callgrind,
-    /// By itself.
-    Nothing,
-}
-
 /// A running server; ended when dropped.
 pub struct Server {
     child: Child,
@@ -37,7 +28,7 @@ pub struct Server {
 impl Server {
     /// Starts `program` with the site of `kind` in `folder`, and waits until it accepts connections.
     pub fn start(
-        (program, under): (&Path, Under),
+        program: &Path,
         folder: &Path,
         kind: &Kind,
         upstream: SocketAddr,
@@ -65,7 +56,14 @@ impl Server {
         });
         fs::write(folder.join("page.html"), page).map_err(failed)?;
         let log = fs::File::create(folder.join("log")).map_err(failed)?;
-        let child = command((program, under), folder)
+        let child = Command::new("valgrind")
+            .args([
+                "--tool=callgrind",
+                "--instr-atstart=no",
+                "--collect-systime=usec",
+            ])
+            .arg(format!("--callgrind-out-file={}/out", folder.display()))
+            .arg(program)
             .args(["run", "--config", "Caddyfile"])
             .current_dir(folder)
             .env("SLUICE_WORKERS", "1")
@@ -76,10 +74,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
-            .map_err(|error| match under {
-                Under::Callgrind => format!("valgrind: {error}; apt install valgrind"),
-                Under::Nothing => format!("{}: {error}", program.display()),
-            })?;
+            .map_err(|error| format!("valgrind: {error}; apt install valgrind"))?;
         let mut server = Server {
             child,
             folder: folder.to_owned(),
@@ -125,15 +120,6 @@ impl Server {
         }
     }
 
-    /// Ends it in its own way, so that it can write what it has counted itself.
-    pub fn stop(mut self) -> Result<(), String> {
-        let pid = self.child.id().to_string();
-        let failed = |error: io::Error| format!("the server cannot be stopped: {error}");
-        Command::new("kill").arg(pid).status().map_err(failed)?;
-        self.child.wait().map_err(failed)?;
-        Ok(())
-    }
-
     fn wait(&mut self) -> Result<(), String> {
         loop {
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
@@ -153,24 +139,6 @@ impl Drop for Server {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-fn command((program, under): (&Path, Under), folder: &Path) -> Command {
-    match under {
-        Under::Nothing => Command::new(program),
-        Under::Callgrind => {
-            let mut command = Command::new("valgrind");
-            command
-                .args([
-                    "--tool=callgrind",
-                    "--instr-atstart=no",
-                    "--collect-systime=usec",
-                ])
-                .arg(format!("--callgrind-out-file={}/out", folder.display()))
-                .arg(program);
-            command
-        }
     }
 }
 
