@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use sluice_message::{FieldId, FieldName};
 
 pub use crate::data_rate::MinDataRate;
 pub use crate::handler::{ErrorRoutes, Route};
@@ -185,6 +186,17 @@ objects! {
         pub trace: bool,
         /// Logs how long each stage of a request took (ours).
         pub timings: bool,
+    }
+}
+
+impl RequestIdHeader {
+    /// The header; `None` if its name is not valid, or that of a header with a meaning of its own, such as `Host`.
+    pub fn name(&self) -> Option<FieldName> {
+        let name = match self.header.as_str() {
+            "" => "X-Request-Id",
+            name => name,
+        };
+        FieldName::new(name).filter(|header| header.id() == FieldId::Other)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod rewrite;
 pub mod router;
 pub mod scratch;
 pub mod table;
+pub mod uuid;
 pub mod values;
 
 pub use matcher::{Input, Matcher, MatcherError, MatcherSet, MatcherSets, Refusal};

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use sluice_message::{FieldId, FieldName};
 use sluice_model::http::RequestIdHeader;
 use sluice_net::Body;
+use sluice_route::uuid;
 
 use crate::context::{Exchange, RequestId};
 use crate::limits::REQUEST_ID_BYTES_MAX;
 use crate::odd_headers::{is_alias, is_odd};
 use crate::refusal::Refusal;
-
-/// The header if the configuration names no other.
-const HEADER: &str = "X-Request-Id";
 
 /// The name of the ID in logs.
 const LOG_NAME: &str = "request_id";
@@ -40,14 +38,8 @@ impl RequestIds {
     /// # Errors
     /// The header has an invalid name.
     pub fn build(config: &RequestIdHeader, form: Form) -> Result<RequestIds, Refusal> {
-        let name = match config.header.as_str() {
-            "" => HEADER,
-            name => name,
-        };
-        // Known headers, such as `Host` and `Content-Length`, have a meaning of their own.
-        let header = FieldName::new(name).filter(|header| header.id() == FieldId::Other);
-        let Some(header) = header else {
-            let what = format!("request_id: `{name}` is not a header for IDs");
+        let Some(header) = config.name() else {
+            let what = format!("request_id: `{}` is not a header for IDs", config.header);
             return Err(Refusal::new(what).with_help("write a name such as `X-Correlation-Id`"));
         };
         Ok(RequestIds {
@@ -115,19 +107,10 @@ pub fn push_uuid(exchange: &Exchange, out: &mut Vec<u8>) {
     }
     let mut uuid = drawn(exchange);
     if uuid == 0 {
-        uuid = sluice_observe::random::bits();
-        uuid = uuid & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
+        uuid = uuid::version_4(sluice_observe::random::bits());
         keep(exchange, uuid);
     }
-    let hex = format!("{uuid:032x}");
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    out.extend_from_slice(parts.join("-").as_bytes());
+    out.extend_from_slice(uuid::text(uuid).as_bytes());
 }
 
 /// The same as nginx writes it: 32 hexadecimal digits.

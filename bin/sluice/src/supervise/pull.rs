@@ -1,6 +1,7 @@
 //! `admin.config.load`: another configuration from an HTTP server, once at the start or again and again. A thread fetches it;
 //! it takes effect like any other, and what is wrong with it leaves the running one in use.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -57,9 +58,11 @@ impl Process {
     pub(super) fn pull(&mut self) {
         let number = self.puller.take().map_or(0, |puller| puller.number) + 1;
         let config = self.server.config();
-        // The mistakes were reported when the configuration was built.
-        let Ok(Some(loader)) = ConfigLoader::build(config.admin.as_ref()) else {
-            return;
+        let loader = match ConfigLoader::build(config.admin.as_ref()) {
+            Ok(None) => return,
+            Ok(Some(loader)) => loader,
+            // It was built with the configuration; a file of a certificate may be gone since.
+            Err(refusal) => return self.cannot_pull(&refusal),
         };
         let (stop, stopped) = sync_channel(1);
         let pulling = Pulling {
@@ -79,11 +82,13 @@ impl Process {
                     _stop: stop,
                 });
             }
-            Err(error) => {
-                let entry = self.log.error("config", "configurations cannot be fetched");
-                entry.shown("error", error).send();
-            }
+            Err(error) => self.cannot_pull(&error),
         }
+    }
+
+    fn cannot_pull(&self, why: &dyn fmt::Display) {
+        let entry = self.log.error("config", "configurations cannot be fetched");
+        entry.shown("error", why).send();
     }
 
     /// Takes a configuration that was fetched, or refuses it.

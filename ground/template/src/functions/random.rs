@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
+use sluice_route::uuid;
+
 use super::function;
 use crate::error::Fault;
 use crate::function::{Call, Function};
@@ -50,17 +52,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     }),
     function("uuidv4", 0, 0, |call| {
         let bits = u128::from(call.host.random()) << 64 | u128::from(call.host.random());
-        // RFC 9562, section 5.4: version 4, and the variant of that document.
-        let bits = bits & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
-        let hex = format!("{bits:032x}");
-        let parts = [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ];
-        call.made(parts.join("-"))
+        call.made(uuid::text(uuid::version_4(bits)))
     }),
 ];
 

@@ -41,6 +41,19 @@ pub struct Direction {
     pub is_kept: Option<bool>,
 }
 
+impl Direction {
+    /// Whether everything is as configured.
+    pub fn is_plain(&self) -> bool {
+        let Direction {
+            is_draining,
+            requests_max,
+            weight,
+            is_kept: _,
+        } = *self;
+        is_draining != Some(true) && requests_max.is_none() && weight.is_none()
+    }
+}
+
 /// What is known of an upstream beyond its configuration, for a process that replaces this one and continues its time line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamMemory {
@@ -55,17 +68,7 @@ pub struct UpstreamMemory {
 impl UpstreamMemory {
     /// Whether it differs from an upstream of which nothing is known.
     fn is_empty(&self) -> bool {
-        !self.has_direction() && self.failures.is_empty() && self.failing.is_none()
-    }
-
-    fn has_direction(&self) -> bool {
-        let Direction {
-            is_draining,
-            requests_max,
-            weight,
-            ..
-        } = self.direction;
-        is_draining == Some(true) || requests_max.is_some() || weight.is_some()
+        self.direction.is_plain() && self.failures.is_empty() && self.failing.is_none()
     }
 }
 
@@ -211,7 +214,7 @@ pub fn recall(hub: &Hub, memories: &BTreeMap<String, Vec<UpstreamMemory>>) {
         if let Some(memory) = memories.get(*place) {
             health.recall(memory);
             // All of an address have the same.
-            if memory.has_direction() && *place == 0 {
+            if !memory.direction.is_plain() && *place == 0 {
                 health.direct(&memory.direction);
             }
         }

@@ -66,7 +66,7 @@ impl Directed {
 
     /// Whether everything is as configured.
     fn is_plain(&self) -> bool {
-        !self.is_draining() && self.requests_max().is_none() && self.weight().is_none()
+        self.direction().is_plain()
     }
 }
 
