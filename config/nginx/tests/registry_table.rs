@@ -261,7 +261,8 @@ fn table() -> String {
                     .flatten();
                 // A table of directives beside nginx has the name by itself.
                 let is_named = || test.texts.iter().any(|text| text == entry.name);
-                uses.any(|one| one.is(entry)) || test.kind == Kind::Peer && is_named()
+                let is_beside = test.kind == Kind::Peer && !entry.is_ours;
+                uses.any(|one| one.is(entry)) || is_beside && is_named()
             });
             writeln!(rows, "{row}").expect("text takes all");
         }

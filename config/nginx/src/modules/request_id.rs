@@ -1,6 +1,5 @@
 //! `request_id`, a directive of sluice: gives each request an ID, in a header and on error pages.
 
-use sluice_message::{FieldId, FieldName};
 use sluice_model::http::RequestIdHeader;
 
 use crate::definition::Takes::Words;
@@ -15,10 +14,9 @@ fn check(directive: &Directive) -> Option<Wrong> {
     match (directive.arg(0)?, directive.arg(1)) {
         ("on" | "off", None) => None,
         ("on", Some(name)) => {
-            let header = FieldName::new(name);
-            // Known headers have a meaning of their own.
-            let is_free = header.is_some_and(|header| header.id() == FieldId::Other);
-            (!is_free).then_some((1, "a header for IDs, such as `X-Correlation-Id`"))
+            let header = name.to_owned();
+            let is_wrong = RequestIdHeader { header }.name().is_none();
+            is_wrong.then_some((1, "a header for IDs, such as `X-Correlation-Id`"))
         }
         ("off", Some(_)) => Some((1, "nothing behind `off`")),
         _ => Some((0, "`on`, `on HEADER` or `off`")),
