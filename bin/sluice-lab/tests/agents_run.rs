@@ -10,7 +10,7 @@ use sluice_load::result::{CellState, RunResult};
 use crate::abilities::skipped;
 use crate::agents::{Agent, adds_up, token_file};
 use crate::wait::eventually;
-use crate::world::{self, FLOOR, Folder, LAB, installed, lab, output_text};
+use crate::world::{self, FLOOR, Folder, LAB, installed, lab, output_text, result};
 
 static EXPERIMENT: LazyLock<String> =
     LazyLock::new(|| world::experiment("[5]", "[repeat]\nblocks = 2\nagain = 0", FLOOR));
@@ -19,10 +19,6 @@ static EXPERIMENT: LazyLock<String> =
 pub fn run(file: &str, out: &str, words: &[&str]) -> (Option<i32>, String) {
     let output = lab(&[&["run", file, "--out", out][..], words].concat());
     (output.status.code(), output_text(&output))
-}
-
-pub fn result(out: &str) -> RunResult {
-    serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap()
 }
 
 /// An experiment in a folder of its own: its file, and where its result goes.

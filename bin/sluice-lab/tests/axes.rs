@@ -5,14 +5,14 @@ use std::fs;
 use sluice_load::result::{Block, Check, MarkKind, RunResult};
 
 use crate::abilities::skipped_part;
-use crate::world::{Folder, installed, is_there, lab, output_text};
+use crate::world::{Folder, installed, is_there, lab, output_text, result};
 
 fn run(experiment: &str, out: &str, words: &[&str]) -> RunResult {
     let short = ["-d", "300ms", "--warmup", "0s", "--repeats", "1", "-c", "4"];
     let words = [&["run", experiment, "--out", out][..], &short, words].concat();
     let output = lab(&words);
     assert!(output.status.success(), "{}", output_text(&output));
-    serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap()
+    result(out)
 }
 
 /// The blocks of a result, each with its test and configuration.

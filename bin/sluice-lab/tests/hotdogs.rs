@@ -1,12 +1,9 @@
 //! Study 000 with the upstream that it had, lighttpd.
 
-use std::fs;
 use std::path::Path;
 
-use sluice_load::result::RunResult;
-
 use crate::abilities::skipped;
-use crate::world::{Folder, installed, lab, output_text};
+use crate::world::{Folder, installed, lab, output_text, result};
 
 /// Where Debian's lighttpd has the module that makes the response.
 const MODULE: &str = "/usr/lib/lighttpd/mod_magnet.so";
@@ -30,8 +27,7 @@ fn the_log_of_lighttpd_shows_that_a_relay_caches_nothing() {
         .chain(short.split(' '))
         .collect::<Vec<_>>());
     assert!(output.status.success(), "{}", output_text(&output));
-    let result: RunResult =
-        serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap();
+    let result = result(&out);
     let [cell] = &result.cells[..] else {
         panic!("{} cells", result.cells.len());
     };

@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::{Child, Command};
 
-use sluice_load::result::{MarkKind, RunResult};
+use sluice_load::result::MarkKind;
 
-use crate::world::{Backend, Folder, hit, lab, output_text};
+use crate::world::{Backend, Folder, hit, lab, output_text, run};
 
 /// One server.
 const EXPERIMENT: &str = r#"
@@ -28,13 +28,6 @@ expect = { status = 200, body = "hello" }
 [subject.plain]
 run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello"
 "#;
-
-fn run(file: &str, out: &str, words: &[&str]) -> (String, RunResult) {
-    let output = lab(&[&["run", file, "--out", out], words].concat());
-    let text = output_text(&output);
-    let bytes = fs::read(format!("{out}/result.json")).unwrap_or_else(|_| panic!("{text}"));
-    (text, serde_json::from_slice(&bytes).unwrap())
-}
 
 #[test]
 fn a_warmup_of_requests_is_recorded_as_it_took_place() {

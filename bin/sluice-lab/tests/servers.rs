@@ -9,10 +9,10 @@ use sluice_load::result::{CellState, Mode, RunResult};
 
 use crate::abilities::skipped;
 use crate::agents::{Agent, TOKEN, served, token_file};
-use crate::agents_run::{experiment, result, run};
+use crate::agents_run::{experiment, run};
 use crate::search::KNOWN;
 use crate::wait::eventually;
-use crate::world::{self, FLOOR, Folder, LAB, lab, output_text};
+use crate::world::{self, FLOOR, Folder, LAB, lab, output_text, result};
 
 static EXPERIMENT: LazyLock<String> = LazyLock::new(|| {
     let tables = "[repeat]\nblocks = 1\nagain = 0\n[place]\npin = \"none\"";

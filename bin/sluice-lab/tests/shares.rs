@@ -4,7 +4,7 @@ use std::fs;
 
 use sluice_load::result::{Cell, CellState, Mode, RateLimit, RunResult};
 
-use crate::world::{Folder, lab, output_text};
+use crate::world::{Folder, lab, output_text, run};
 
 /// Two servers of different speed, and one that is not installed.
 const EXPERIMENT: &str = r#"
@@ -38,13 +38,6 @@ run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 20ms"
 [subject.absent]
 run = "no-such-program-of-the-lab"
 "#;
-
-fn run(file: &str, out: &str, words: &[&str]) -> (String, RunResult) {
-    let output = lab(&[&["run", file, "--out", out], words].concat());
-    let text = output_text(&output);
-    let bytes = fs::read(format!("{out}/result.json")).unwrap_or_else(|_| panic!("{text}"));
-    (text, serde_json::from_slice(&bytes).unwrap())
-}
 
 fn limit<'a>(result: &'a RunResult, subject: &str, test: &str) -> Option<&'a RateLimit> {
     let mut limits = result.limits.iter();

@@ -10,13 +10,16 @@ use crate::agent::{Host, Hosting};
 use crate::facts::{facts, missing, stand_ins};
 use crate::file::{self, File};
 use crate::plan::CellPlan;
-use crate::remote::{Allowed, Ask, Bed, Prepared, Reply};
+use crate::remote::{Allowed, Ask, Bed, Ended, Prepared, Reply};
 use crate::rest;
 use crate::stage::{Finish, NoBlock, Serving, Sources, Stage};
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::machine;
 use sluice_load::result::{CellState, Resources, Rest};
 use sluice_load::sample::{self, Samples};
+
+/// The error of what needs running servers.
+const NOT_STARTED: &str = "no servers were started";
 
 /// What starts servers for coordinators: these programs, and nothing else.
 pub fn hosting(programs: &[String]) -> Hosting {
@@ -88,61 +91,38 @@ impl Host for ServerHost {
 
 impl ServerHost {
     fn reply(&mut self, ask: Ask) -> Result<Reply, String> {
-        if let Ask::Prepare(bed) = ask {
-            // The folder of the one before has the same name.
-            self.bed = None;
-            let prepared = self.prepare(*bed)?;
-            return Ok(Reply::Prepared(Box::new(prepared)));
-        }
-        let bed = self.bed.as_mut().ok_or("no experiment was prepared")?;
-        if let Ask::Start { cell, seed } = ask {
-            return bed.start(&cell, seed).map(Reply::Started);
-        }
-        if let Ask::Rest { cell } = ask {
-            let mut watch = rest::ThisMachine(self.interrupt.clone());
-            return bed.rest(&cell, &mut watch).map(Reply::Rested);
-        }
-        let running = bed.running.as_mut().ok_or("no servers were started")?;
         match ask {
-            Ask::Watch => {
-                let cell = (&bed.file, &running.cell);
-                bed.stage.begin(cell, &mut running.serving)?;
-                running.sampling = Some(sampling(&running.serving)?);
-                Ok(Reply::Watching)
+            Ask::Prepare(bed) => {
+                // The folder of the one before has the same name.
+                self.bed = None;
+                let prepared = self.prepare(*bed)?;
+                Ok(Reply::Prepared(Box::new(prepared)))
             }
-            Ask::Unwatch { window_ns } => {
-                bed.stage.loaded(&mut running.serving);
-                let (begin, end) = window_ns;
-                let at = |ns: u64| self.clock + Duration::from_nanos(ns);
-                let samples = running.sampling.take().and_then(Sampling::end);
-                let samples = samples.ok_or("nothing was sampled")?;
-                let resources: Resources = samples.over(at(begin), at(end.max(begin)));
-                Ok(Reply::Resources(Box::new(resources)))
+            Ask::Rest { cell } => {
+                let mut watch = rest::ThisMachine(self.interrupt.clone());
+                self.bed()?.rest(&cell, &mut watch).map(Reply::Rested)
             }
-            Ask::Memory => {
-                let roots = running.serving.roots();
-                Ok(Reply::Memory(sample::memory(&roots.subject)))
+            Ask::Start { cell, seed } => self.bed()?.start(&cell, seed).map(Reply::Started),
+            Ask::Watch => self.bed()?.watch().map(|()| Reply::Watching),
+            Ask::Unwatch {
+                window_ns: (begin, end),
+            } => {
+                let clock = self.clock;
+                let at = |ns: u64| clock + Duration::from_nanos(ns);
+                let used = self.bed()?.unwatch(at(begin), at(end.max(begin)))?;
+                Ok(Reply::Resources(Box::new(used)))
             }
+            Ask::Memory => self.bed()?.memory().map(Reply::Memory),
             Ask::Finish { observe } => {
-                let finish = match observe {
-                    true => Finish::Observe,
-                    false => Finish::Stop,
-                };
-                let Running {
-                    serving,
-                    cell,
-                    work_us,
-                    ..
-                } = bed.running.take().ok_or("no servers were started")?;
-                let ended = bed.stage.finish((&bed.file, &cell), serving, finish);
-                let mut ended = ended.map_err(reason)?;
-                if observe {
-                    ended.work_us = Some(machine::work_us().max(work_us));
-                }
+                let ended = self.bed()?.finish(observe)?;
                 Ok(Reply::Finished(Box::new(ended)))
             }
-            Ask::Prepare(_) | Ask::Start { .. } | Ask::Rest { .. } => Err("it was handled".into()),
         }
+    }
+
+    fn bed(&mut self) -> Result<&mut Prepare, String> {
+        let bed = self.bed.as_mut();
+        bed.ok_or_else(|| "no experiment was prepared".to_string())
     }
 
     fn prepare(&mut self, bed: Bed) -> Result<Prepared, String> {
@@ -196,7 +176,7 @@ impl Prepare {
     fn cell(&self, id: &str) -> Result<&CellPlan, String> {
         let mut cells = self.cells.iter();
         let cell = cells.find(|cell| cell.id == id);
-        cell.ok_or_else(|| format!("there is no cell {id}"))
+        cell.ok_or_else(|| format!("unknown cell {id}"))
     }
 
     /// Starts the servers of a cell; returns the seconds until they responded as expected.
@@ -216,6 +196,50 @@ impl Prepare {
             work_us,
         });
         Ok(ready_s)
+    }
+
+    /// Notes all counters, and samples from now on.
+    fn watch(&mut self) -> Result<(), String> {
+        let running = self.running.as_mut().ok_or(NOT_STARTED)?;
+        let cell = (&self.file, &running.cell);
+        self.stage.begin(cell, &mut running.serving)?;
+        running.sampling = Some(sampling(&running.serving)?);
+        Ok(())
+    }
+
+    /// Ends the sampling; returns what the servers used in the window.
+    fn unwatch(&mut self, begin: Instant, end: Instant) -> Result<Resources, String> {
+        let running = self.running.as_mut().ok_or(NOT_STARTED)?;
+        self.stage.loaded(&mut running.serving);
+        let samples = running.sampling.take().and_then(Sampling::end);
+        let samples = samples.ok_or("nothing was sampled")?;
+        Ok(samples.over(begin, end))
+    }
+
+    /// The memory of the server now.
+    fn memory(&self) -> Result<u64, String> {
+        let running = self.running.as_ref().ok_or(NOT_STARTED)?;
+        Ok(sample::memory(&running.serving.roots().subject))
+    }
+
+    /// Stops the servers, after what checks ask for was observed if `observe` says so.
+    fn finish(&mut self, observe: bool) -> Result<Ended, String> {
+        let Running {
+            serving,
+            cell,
+            work_us,
+            ..
+        } = self.running.take().ok_or(NOT_STARTED)?;
+        let finish = match observe {
+            true => Finish::Observe,
+            false => Finish::Stop,
+        };
+        let ended = self.stage.finish((&self.file, &cell), serving, finish);
+        let mut ended = ended.map_err(reason)?;
+        if observe {
+            ended.work_us = Some(machine::work_us().max(work_us));
+        }
+        Ok(ended)
     }
 }
 

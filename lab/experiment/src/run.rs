@@ -176,8 +176,6 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
 /// The state of a run.
 struct Walk {
     file: File,
-    /// The text of the file.
-    text: String,
     /// The cells that lack a program, by ID, with the reason.
     missing: BTreeMap<String, String>,
     cells: Vec<CellPlan>,
@@ -216,12 +214,7 @@ impl Walk {
             started_unix_ms: started.as_millis() as u64,
             seed: options.seed,
             machine: machine::look(),
-            experiment: Some(experiment(
-                &file,
-                &options.experiment,
-                text.clone(),
-                changes,
-            )),
+            experiment: Some(experiment(&file, &options.experiment, text, changes)),
             notes: file.notes.clone(),
             cells: cells.iter().map(empty_cell).collect(),
             ..RunResult::default()
@@ -232,7 +225,6 @@ impl Walk {
         Ok(Walk {
             generators: Generators::new(&file.place, options.token_file.as_deref())?,
             file,
-            text,
             missing: BTreeMap::new(),
             cells,
             steps,
@@ -430,10 +422,11 @@ impl Walk {
         let built = Stage::build(&self.file, sources, self.seed);
         let mut stage = built.map_err(Refused::new)?;
         stage.interrupt = self.interrupt.clone();
-        if let Some(spec) = &self.file.place.servers {
+        if let (Some(spec), Some(experiment)) = (&self.file.place.servers, &self.result.experiment)
+        {
             let bed = Bed {
                 name: name.to_string(),
-                text: self.text.clone(),
+                text: experiment.text.clone(),
                 pin: self.file.place.pin,
                 address: self.file.place.address,
                 rest: self.file.load.rest.memory,

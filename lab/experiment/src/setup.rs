@@ -59,7 +59,7 @@ const CADDY_SNAKE: &str = "caddysnake==0.6.4";
 /// Python interpreters to try, newest first: those that Caddy Snake has wheels for, then whatever exists.
 const PYTHONS: [&str; 4] = ["python3.14", "python3.13", "python3.12", "python3"];
 
-/// The version that the studies' Caddy configurations were tested with.
+/// The Caddy that is compared with, the same as in `cargo xtask peer`.
 const CADDY: &str = "v2.11.9";
 
 /// Caddy's module. `go install` leaves its version out of the program, so the linker sets it.

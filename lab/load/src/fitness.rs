@@ -175,7 +175,9 @@ fn udp_buffer() -> Finding {
         verdict,
         UDP_BUFFER,
         format!("net.core.rmem_max is {most}"),
-        "HTTP/3 loses packets in bursts of large responses: sysctl -w net.core.rmem_max=4194304",
+        &format!(
+            "HTTP/3 loses packets in bursts of large responses: sysctl -w net.core.rmem_max={UDP_BUFFER_BYTES}"
+        ),
     )
 }
 

@@ -49,7 +49,7 @@ fn is_share(cell: &Cell, limit: &RateLimit) -> bool {
     let of = |axis: &str| limit.axes.get(axis).map_or("", String::as_str);
     let named = cell.axis("rate").split_once(" of limit of ");
     let subject = named.map_or(cell.axis("subject"), |(_, name)| name);
-    let same = ["test", "config", "clients", "rate"];
+    let same = ["test", "config", "clients", "workers", "rate"];
     subject == of("subject") && same.iter().all(|axis| cell.axis(axis) == of(axis))
 }
 
@@ -66,6 +66,27 @@ mod tests {
     use super::*;
     use crate::example;
     use sluice_load::result::RateTried;
+
+    #[test]
+    fn a_rate_is_a_share_of_the_limit_of_as_many_workers() {
+        let of = |workers: &str| {
+            let axes = [
+                ("subject", "a"),
+                ("workers", workers),
+                ("rate", "60 % of limit"),
+            ];
+            let axes = axes.map(|(axis, value)| (axis.to_string(), value.to_string()));
+            Cell {
+                axes: axes.into(),
+                ..Cell::default()
+            }
+        };
+        let limit = RateLimit {
+            axes: of("1").axes,
+            ..RateLimit::default()
+        };
+        assert!(is_share(&of("1"), &limit) && !is_share(&of("2"), &limit));
+    }
 
     #[test]
     fn a_limit_is_shown_with_the_rates_that_are_shares_of_it() {

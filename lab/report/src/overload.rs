@@ -5,7 +5,7 @@ use super::text::{duration, short};
 use sluice_audit::finding::count;
 use sluice_load::result::{Overload, OverloadStep, RunResult};
 
-const HEADINGS: [&str; 9] = [
+const HEADINGS: [&str; 10] = [
     "cell",
     "offered",
     "goodput",
@@ -15,19 +15,18 @@ const HEADINGS: [&str; 9] = [
     "late",
     "broken",
     "recovery",
+    "verdict",
 ];
 
 /// A row for each server and overload; `None` if the result has none.
 pub fn table(result: &RunResult) -> Option<Table> {
     let capacity = result.overload.first()?.capacity_per_s;
-    let mut headings: Vec<String> = HEADINGS.map(str::to_string).into();
-    headings.push("verdict".into());
     Some(Table {
         title: format!(
             "Overload of an upstream that can serve {}/s",
             short(capacity)
         ),
-        headings,
+        headings: HEADINGS.map(str::to_string).into(),
         rows: result.overload.iter().flat_map(rows).collect(),
     })
 }
@@ -38,10 +37,7 @@ fn rows(one: &Overload) -> Vec<Vec<String>> {
     calm[0].clone_from(&one.cell);
     calm[1] = "0.5 x".into();
     calm[3] = duration(one.unloaded_p99_ns / 1e6);
-    calm.push(format!(
-        "at most {} in overload",
-        duration(one.p99_max_ns / 1e6)
-    ));
+    calm[9] = format!("at most {} in overload", duration(one.p99_max_ns / 1e6));
     let steps = one.steps.iter().map(|step| row(&one.cell, step));
     std::iter::once(calm).chain(steps).collect()
 }

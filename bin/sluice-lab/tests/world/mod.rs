@@ -146,14 +146,27 @@ pub fn lab(words: &[&str]) -> Output {
     Command::new(LAB).args(words).output().unwrap()
 }
 
+/// The result that `run` has left in its folder.
+pub fn result(out: &str) -> RunResult {
+    serde_json::from_slice(&fs::read(format!("{out}/result.json")).unwrap()).unwrap()
+}
+
+/// Runs an experiment and returns its output and its result.
+pub fn run(file: &str, out: &str, words: &[&str]) -> (String, RunResult) {
+    let output = lab(&[&["run", file, "--out", out], words].concat());
+    let text = output_text(&output);
+    assert!(PathBuf::from(out).join("result.json").exists(), "{text}");
+    (text, result(out))
+}
+
 /// Removes the marks of disturbance from a result, so that a test does not depend on other load on the machine.
 pub fn quiet(out: &str) {
-    let path = format!("{out}/result.json");
-    let mut result: RunResult = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut result = result(out);
     for block in result.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
         block.marks.retain(|mark| mark.kind != MarkKind::Disturbed);
     }
-    fs::write(path, serde_json::to_vec(&result).unwrap()).unwrap();
+    let text = serde_json::to_vec(&result).unwrap();
+    fs::write(format!("{out}/result.json"), text).unwrap();
 }
 
 /// Both outputs of a program.

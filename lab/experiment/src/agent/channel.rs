@@ -1,7 +1,8 @@
 //! Messages over a stream: a length of four bytes, then JSON.
 
 use std::io::{self, Read, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,6 +40,28 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read, peer: Peer) -> io::R
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     serde_json::from_slice(&bytes).map_err(|error| invalid(format!("not a message: {error}")))
+}
+
+/// When the other side was last heard, shared by threads.
+#[derive(Clone, Debug)]
+pub struct Heard(Arc<Mutex<Instant>>);
+
+impl Heard {
+    /// Just now.
+    pub fn now() -> Self {
+        Heard(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    /// It was heard again.
+    pub fn again(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// How long it has been silent.
+    pub fn silent_for(&self) -> Duration {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.elapsed()
+    }
 }
 
 /// The sending side of a stream, shared by threads.

@@ -30,7 +30,7 @@ use sluice_load::result::{Load, LoadMachine};
 const REPORTS_MAX: usize = 64;
 
 /// Longest wait for a report before the interrupt and the silence of agents are looked at.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// Pause between two looks whether a program has ended.
 const END_PAUSE: Duration = Duration::from_millis(5);

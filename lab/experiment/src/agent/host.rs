@@ -3,13 +3,13 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::channel::Sender;
+use super::channel::{Heard, Sender};
 use super::message::Report;
 use crate::limits::{ALIVE_INTERVAL, HOST_ORDERS_MAX};
 use sluice_load::generator::interrupt::Interrupt;
@@ -47,7 +47,7 @@ pub(super) type Cut = Arc<dyn Fn() + Send + Sync>;
 pub(super) struct Hosted {
     orders: Option<SyncSender<String>>,
     interrupt: Interrupt,
-    heard: Arc<Mutex<Instant>>,
+    heard: Heard,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -64,7 +64,7 @@ impl Hosted {
         let mut hosted = Hosted {
             orders: Some(orders),
             interrupt: Interrupt::default(),
-            heard: Arc::new(Mutex::new(Instant::now())),
+            heard: Heard::now(),
             is_over: Arc::default(),
             threads: Vec::new(),
         };
@@ -90,11 +90,7 @@ impl Hosted {
         let (to, ends, interrupt) = (sender.clone(), cut.clone(), hosted.interrupt.clone());
         let watch = move || {
             while !is_over.load(Ordering::Acquire) {
-                let silent = heard
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .elapsed();
-                if silent > silence_max || to.send(&Report::Up).is_err() {
+                if heard.silent_for() > silence_max || to.send(&Report::Up).is_err() {
                     interrupt.set();
                     ends();
                     return;
@@ -110,7 +106,7 @@ impl Hosted {
 
     /// The coordinator is alive.
     pub fn heard(&self) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.heard.again();
     }
 
     /// Has an order followed after those before it. The error is the reason why it is refused.
@@ -137,6 +133,7 @@ impl Drop for Hosted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
     use std::sync::mpsc::{Sender as Channel, channel};
 
     /// A host that reports when it is dropped.

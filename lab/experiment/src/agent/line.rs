@@ -1,21 +1,18 @@
 //! The coordinator's side of servers: the connection to one agent, over which texts go to its host and back.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::channel::{Peer, receive};
-use super::fleet::{AgentSpec, Allowed, Member, ended, open};
+use super::channel::{Heard, Peer, receive};
+use super::fleet::{AgentSpec, Allowed, LOOK, Member, ended, open};
 use super::message::{Order, Report};
 use super::token::Token;
 use crate::limits::{ALIVE_INTERVAL, HOST_ORDERS_MAX, SERVERS_END_MAX, SILENCE_MAX};
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::target::Reach;
-
-/// Longest wait for a report before the interrupt and the agent's silence are looked at.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// The connection to an agent that starts servers. They stop when it is dropped.
 pub struct Line {
@@ -23,7 +20,7 @@ pub struct Line {
     origin: Instant,
     reports: Receiver<Result<String, String>>,
     /// When the agent was last heard.
-    heard: Arc<Mutex<Instant>>,
+    heard: Heard,
     is_over: Arc<AtomicBool>,
 }
 
@@ -55,7 +52,7 @@ impl Line {
             member,
             origin,
             reports,
-            heard: Arc::new(Mutex::new(Instant::now())),
+            heard: Heard::now(),
             is_over: Arc::default(),
         };
         let heard = line.heard.clone();
@@ -68,7 +65,7 @@ impl Line {
                     Ok(_) => Some(Err("it sent a message that nobody asked for".into())),
                     Err(error) => Some(Err(ended(&error))),
                 };
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                heard.again();
                 let ends = matches!(report, Some(Err(_)));
                 if report.is_some_and(|report| to.send(report).is_err()) || ends {
                     return;
@@ -102,7 +99,7 @@ impl Line {
         u64::try_from(self.member.clock_ns + since).unwrap_or(0)
     }
 
-    /// Sends an order and waits for what the host reports. The error is a reason why there is no report, and there will be none.
+    /// Sends an order and waits for what the host reports. The error says why it will not report anything.
     pub fn ask(&self, order: String, interrupt: &Interrupt) -> Result<String, String> {
         if let Err(error) = self.member.sender.send(&Order::Host(order)) {
             // An agent that ended the connection has said why.
@@ -120,8 +117,7 @@ impl Line {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            if heard.elapsed() > SILENCE_MAX {
+            if self.heard.silent_for() > SILENCE_MAX {
                 return Err(format!("silent for {:.0} s", SILENCE_MAX.as_secs_f64()));
             }
         }

@@ -47,7 +47,7 @@ struct Agent {
     rules: Rules,
     /// The origin of the clock that it reports.
     began: Instant,
-    /// Whether a coordinator is connected.
+    /// What it does now.
     work: Mutex<Work>,
     /// Wakes those who wait for the end of another one's work.
     worked: Condvar,
@@ -325,11 +325,13 @@ fn hosted_by<'a>(
     by: (&Arc<Sender>, &Cut),
 ) -> Result<&'a Hosted, String> {
     let hosting = agent.rules.hosting.as_ref().ok_or(NO_HOST)?;
-    if hosted.is_none() {
-        let started = Hosted::start(hosting, agent.began, by, SILENCE_MAX);
-        *hosted = Some(started.map_err(|error| error.to_string())?);
+    match hosted {
+        Some(hosted) => Ok(hosted),
+        None => {
+            let started = Hosted::start(hosting, agent.began, by, SILENCE_MAX);
+            Ok(hosted.insert(started.map_err(|error| error.to_string())?))
+        }
     }
-    hosted.as_ref().ok_or_else(|| NO_HOST.to_string())
 }
 
 /// Starts a load on threads of its own: it opens its connections and waits for the order to begin.

@@ -218,44 +218,41 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// A cell per named load; repeated ones become further blocks of the cell.
+/// A cell per rate, so that a report can plot completed against offered load.
+pub(crate) fn cells(pattern: &Cell, mut taken: Vec<(f64, Block)>) -> Vec<Cell> {
+    taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
+    let taken = taken.into_iter();
+    by_axis(
+        pattern,
+        "rate",
+        taken.map(|(rate, block)| (format!("{rate:.0}"), block)),
+    )
+}
+
+/// A cell per named load.
 pub(crate) fn named_cells(pattern: &Cell, named: Vec<(String, Block)>) -> Vec<Cell> {
+    by_axis(pattern, "load", named)
+}
+
+/// A cell per value of an axis; those with a repeated value become further blocks of its cell.
+fn by_axis(
+    pattern: &Cell,
+    axis: &str,
+    taken: impl IntoIterator<Item = (String, Block)>,
+) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
-    for (name, block) in named {
-        let at = cells.iter().position(|cell| cell.axis("load") == name);
+    for (value, block) in taken {
+        let at = cells.iter().position(|cell| cell.axis(axis) == value);
         let at = at.unwrap_or_else(|| {
             let mut cell = pattern.clone();
             cell.blocks.clear();
-            cell.id = sha256(format!("{}{name}", pattern.id).as_bytes())[..12].to_string();
-            cell.axes.insert("load".into(), name);
+            cell.id = sha256(format!("{}{value}", pattern.id).as_bytes())[..12].to_string();
+            cell.axes.insert(axis.into(), value);
             cells.push(cell);
             cells.len() - 1
         });
         let number = cells[at].blocks.len();
         cells[at].blocks.push(Block { number, ..block });
-    }
-    cells
-}
-
-/// A cell per rate, so that a report can plot completed against offered load; repeated rates become further blocks of the
-/// cell.
-pub(crate) fn cells(pattern: &Cell, mut taken: Vec<(f64, Block)>) -> Vec<Cell> {
-    taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
-    let mut cells: Vec<Cell> = Vec::new();
-    for (rate, block) in taken {
-        let rate = format!("{rate:.0}");
-        let known = cells.last().is_some_and(|cell| cell.axis("rate") == rate);
-        if !known {
-            let mut cell = pattern.clone();
-            cell.blocks.clear();
-            cell.id = sha256(format!("{}{rate}", pattern.id).as_bytes())[..12].to_string();
-            cell.axes.insert("rate".into(), rate);
-            cells.push(cell);
-        }
-        if let Some(cell) = cells.last_mut() {
-            let number = cell.blocks.len();
-            cell.blocks.push(Block { number, ..block });
-        }
     }
     cells
 }

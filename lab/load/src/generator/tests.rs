@@ -299,7 +299,7 @@ fn a_warmup_ends_with_its_requests() {
         open.asked.warmup_s
     );
     assert!(open.warmup_ok.unwrap() <= 90);
-    // All requests of a number count, so there is no warm-up.
+    // All requests of a number count: none is sent before them.
     plan.mode = Mode::Closed;
     plan.requests_max = Some(10);
     let counted = load(&plan);
