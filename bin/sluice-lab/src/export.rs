@@ -12,6 +12,7 @@ use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::post;
 use sluice_load::result::RunResult;
 use sluice_report::load::load;
+use sluice_report::summary::summary;
 use sluice_report::{csv, export, markdown, merge, otlp};
 
 use crate::{audit, hit};
@@ -41,6 +42,8 @@ pub struct ExportOptions {
 enum Format {
     /// One line per block
     Csv,
+    /// Figures of cells and blocks without distributions and courses over time, in JSON
+    Summary,
     /// HDR histogram log with the latencies of each block
     Hlog,
     /// Metrics for a push gateway or a textfile collector
@@ -54,6 +57,7 @@ pub fn export(options: &ExportOptions) -> Outcome {
     let result = load(&options.result).map_err(Refused)?;
     let text = match options.format {
         Format::Csv => csv::write(&result),
+        Format::Summary => summary(&result).to_string() + "\n",
         Format::Hlog => export::hlog(&result),
         Format::Prometheus => export::prometheus(&result),
         Format::Otlp => {

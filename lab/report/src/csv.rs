@@ -1,10 +1,12 @@
 //! A result as CSV (RFC 4180): one line per block, so that others can compute their own statistics.
 
 use sluice_audit::ours;
-use sluice_load::result::{CellState, RunResult};
+use sluice_load::result::{Block, CellState, RunResult};
+
+use super::text::mark_word;
 
 /// Figures in the order of columns.
-const FIGURES: [&str; 15] = [
+pub(crate) const FIGURES: [&str; 15] = [
     "requests", "errors", "goodput", "min", "median", "mean", "p90", "p95", "p99", "p99.9", "max",
     "cpu_us", "cpu_max", "rss_max", "bytes",
 ];
@@ -51,16 +53,17 @@ pub fn write(result: &RunResult) -> String {
                     .iter()
                     .map(|figure| row.figure(figure).map_or(String::new(), |v| format!("{v}"))),
             );
-            let marks: Vec<&str> = block
-                .marks
-                .iter()
-                .map(|mark| super::text::mark_word(mark.kind))
-                .collect();
-            fields.extend([format!("{}", block.load.window_s), marks.join(" ")]);
+            fields.extend([format!("{}", block.load.window_s), marks(block)]);
             out.push_str(&line(&fields));
         }
     }
     out
+}
+
+/// The marks of a block, separated by spaces.
+pub(crate) fn marks(block: &Block) -> String {
+    let words = block.marks.iter().map(|mark| mark.kind);
+    words.map(mark_word).collect::<Vec<&str>>().join(" ")
 }
 
 fn line(fields: &[String]) -> String {

@@ -22,6 +22,7 @@ pub mod otlp;
 mod overload;
 pub mod panels;
 mod shapes;
+pub mod summary;
 pub mod text;
 pub mod view;
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::compare::{Quantity, compare, reasons};
 use super::gate::{self, Judgement, Threshold};
 use super::view::View;
-use super::{csv, example, explain, html, markdown, panels};
+use super::{csv, example, explain, html, markdown, panels, summary};
 use sluice_audit::statistics::verdict::Verdict;
 use sluice_load::result::{Mark, MarkKind, Mode, RunResult};
 
@@ -281,6 +281,30 @@ fn csv_has_a_line_for_each_block() {
         "no field here has a comma"
     );
     assert!(text.contains("not installed: no program `absent`"));
+}
+
+#[test]
+fn a_summary_has_the_figures_of_cells_and_blocks() {
+    let result = example::result();
+    let summary = summary::summary(&result);
+    assert_eq!(summary["schema"], summary::SCHEMA);
+    assert_eq!(summary["seed"], result.seed);
+    let columns = summary["columns"].as_array().unwrap();
+    let median = columns.iter().position(|name| name == "median").unwrap();
+    let cells = summary["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), result.cells.len());
+    for (cell, short) in result.cells.iter().zip(cells) {
+        assert_eq!(short["id"], cell.id);
+        let blocks = short["blocks"].as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(blocks.len(), cell.blocks.len());
+        let rows = blocks.iter().map(|block| &block["figures"]);
+        for row in rows.chain(short.get("figures")) {
+            assert_eq!(row.as_array().unwrap().len(), columns.len());
+            assert!(row[median].as_f64().unwrap() > 0.0);
+        }
+    }
+    let whole = serde_json::to_string(&result).unwrap();
+    assert!(!summary.to_string().contains("HISTFAAA") && whole.contains("HISTFAAA"));
 }
 
 #[test]
