@@ -43,6 +43,7 @@ pub mod timeout;
 pub mod timer;
 pub mod tls;
 pub mod tunnel;
+pub mod unix_socket;
 pub mod upstream_pool;
 pub mod worker;
 pub mod workers;
@@ -63,5 +64,6 @@ pub use service::{
 pub use sockets::SocketSettings;
 pub use stream::Stream;
 pub use timer::Timer;
+pub use unix_socket::UnixSocket;
 pub use worker::{ConnectionLimit, Count, Counters, SecondFile, Worker};
 pub use workers::{Listen, Outlive, Workers};

@@ -4,20 +4,24 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use sluice_message::Remote;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpListener;
 
 use crate::limits::LISTEN_BACKLOG;
 use crate::probes::Probes;
 use crate::sockets::{Kind, SocketSettings};
 use crate::stream::{Stream, canonical};
 use crate::sys;
+use crate::unix_socket::UnixSocket;
 
 /// A listen address. Equal addresses share their sockets across a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -272,7 +276,7 @@ fn remove_file_of(path: &PathBuf) -> bool {
 /// A listening socket of one worker.
 pub(crate) enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    Unix(AsyncFd<UnixListener>),
 }
 
 impl Listener {
@@ -280,7 +284,10 @@ impl Listener {
     pub(crate) fn new(socket: Socket) -> io::Result<Listener> {
         Ok(match is_unix(&socket)? {
             false => Listener::Tcp(TcpListener::from_std(socket.into())?),
-            true => Listener::Unix(UnixListener::from_std(socket.into())?),
+            true => {
+                let listener = UnixListener::from(OwnedFd::from(socket));
+                Listener::Unix(sys::readiness::register(listener, Interest::READABLE)?)
+            }
         })
     }
 
@@ -307,15 +314,15 @@ impl Listener {
             Listener::Tcp(listener) => SockRef::from(listener).accept()?,
             Listener::Unix(listener) => SockRef::from(listener).accept()?,
         };
-        socket.set_nonblocking(true)?;
         Ok(match (self, remote.as_socket()) {
             (Listener::Tcp(_), Some(remote)) => {
+                socket.set_nonblocking(true)?;
                 let socket = tokio::net::TcpStream::from_std(socket.into())?;
                 (Stream::Tcp(socket), Remote::Ip(canonical(remote)))
             }
             (Listener::Tcp(_), None) => return Err(io::ErrorKind::ConnectionAborted.into()),
             (Listener::Unix(_), _) => {
-                let socket = tokio::net::UnixStream::from_std(socket.into())?;
+                let socket = UnixSocket::new(socket.into())?;
                 (Stream::Unix(socket), Remote::Unix)
             }
         })
@@ -335,9 +342,13 @@ impl Listener {
             Listener::Tcp(listener) => listener
                 .poll_accept(cx)
                 .map_ok(|(socket, remote)| (Stream::Tcp(socket), Remote::Ip(canonical(remote)))),
-            Listener::Unix(listener) => listener
-                .poll_accept(cx)
-                .map_ok(|(socket, _)| (Stream::Unix(socket), Remote::Unix)),
+            Listener::Unix(listener) => loop {
+                let mut guard = ready!(listener.poll_read_ready(cx))?;
+                if let Ok(accepted) = guard.try_io(|listener| listener.get_ref().accept()) {
+                    let registered = accepted.and_then(|(socket, _)| UnixSocket::new(socket));
+                    return Poll::Ready(registered.map(|it| (Stream::Unix(it), Remote::Unix)));
+                }
+            },
         }
     }
 }

@@ -171,7 +171,7 @@ fn poll_more(
             }
             Stream::Unix(socket) => {
                 ready!(socket.poll_read_ready(cx))?;
-                socket.try_io(Interest::READABLE, || look(socket.as_fd(), bytes, seen))
+                socket.try_receive(|socket| look(socket, bytes, seen))
             }
             Stream::Tls(_) => return Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
         };
@@ -198,7 +198,7 @@ async fn take(stream: &mut Stream, length: usize) -> io::Result<()> {
     while !rest.is_empty() {
         let count = match stream {
             Stream::Tcp(socket) => socket.read(rest).await?,
-            Stream::Unix(socket) => socket.read(rest).await?,
+            Stream::Unix(socket) => socket.try_read(rest)?,
             Stream::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         if count == 0 {

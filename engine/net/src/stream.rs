@@ -8,18 +8,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::LocalEnd;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::net::TcpStream;
 
 use crate::sys;
 use crate::tls::TlsStream;
+use crate::unix_socket::UnixSocket;
 
 /// A connected socket.
 pub enum Stream {
     /// TCP.
     Tcp(TcpStream),
     /// A Unix socket.
-    Unix(UnixStream),
+    Unix(UnixSocket),
     /// TLS over one of the others.
     Tls(Box<TlsStream>),
 }
@@ -60,7 +61,7 @@ impl Stream {
         debug_assert!(buf.capacity() > buf.len(), "a read needs room");
         match self {
             Stream::Tcp(socket) => poll_read_into(socket, cx, buf),
-            Stream::Unix(socket) => poll_read_into(socket, cx, buf),
+            Stream::Unix(socket) => socket.poll_read(cx, buf),
             Stream::Tls(tls) => tls.poll_read(cx, buf),
         }
     }
@@ -110,7 +111,7 @@ impl Stream {
     ) -> Poll<io::Result<usize>> {
         match self {
             Stream::Tcp(socket) => poll_write_from(socket, cx, slices),
-            Stream::Unix(socket) => poll_write_from(socket, cx, slices),
+            Stream::Unix(socket) => socket.poll_write(cx, slices),
             Stream::Tls(tls) => tls.poll_write(cx, slices),
         }
     }
@@ -203,14 +204,14 @@ impl Stream {
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
-            Stream::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Unix(socket) => Poll::Ready(socket.end()),
             Stream::Tls(tls) => tls.poll_shutdown(cx),
         }
     }
 }
 
-fn poll_read_into<R: AsyncRead + Unpin>(
-    socket: &mut R,
+fn poll_read_into(
+    socket: &mut TcpStream,
     cx: &mut Context<'_>,
     buf: &mut Vec<u8>,
 ) -> Poll<io::Result<usize>> {
@@ -218,8 +219,8 @@ fn poll_read_into<R: AsyncRead + Unpin>(
     std::pin::pin!(socket.read_buf(buf)).as_mut().poll(cx)
 }
 
-fn poll_write_from<W: AsyncWrite + Unpin>(
-    socket: &mut W,
+fn poll_write_from(
+    socket: &mut TcpStream,
     cx: &mut Context<'_>,
     slices: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {

@@ -7,17 +7,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use socket2::SockRef;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use crate::endpoint::{Address, Endpoint};
 use crate::failures::{no_free_slot, refused, timed_out};
 use crate::handshake::secure;
 use crate::{names, race, special_dial};
-use sluice_net::ConnectionSlot;
 use sluice_net::failure::Failure;
 use sluice_net::stream::Stream;
 use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
+use sluice_net::{ConnectionSlot, UnixSocket};
 
 /// Establishes a connection and sends `preface` on it.
 pub(crate) async fn dial(
@@ -42,7 +42,7 @@ async fn connect(
     let dial = endpoint.options().timeouts.dial;
     let (mut stream, host) = match (endpoint.address(), dialling) {
         (Address::Unix(path), _) => {
-            let socket = UnixStream::connect(path).await.map_err(refused)?;
+            let socket = UnixSocket::connect(path).map_err(refused)?;
             if let Some(dialling) = dialling {
                 let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
                 if let Some(bytes) = dialling.buffers.send {

@@ -16,6 +16,8 @@ pub mod peek;
 pub mod placement;
 pub mod prefetch;
 pub mod process;
+pub mod readiness;
+pub mod receive;
 pub mod rights;
 pub mod send;
 pub mod spawn;

@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::stream::Stream;
+use crate::unix_socket::UnixSocket;
 
 struct Fixed(Arc<ServerConfig>);
 
@@ -375,14 +376,15 @@ fn run<F: Future>(future: F) -> F::Output {
     runtime.block_on(future)
 }
 
+fn stream(socket: UnixStream) -> Stream {
+    Stream::Unix(UnixSocket::new(socket.into_std().unwrap()).unwrap())
+}
+
 fn streams() -> (TlsStream, TlsStream) {
     let (acceptor, connector) = pair();
     let (a, b) = UnixStream::pair().unwrap();
-    let client = TlsStream::client(Stream::Unix(a), connector.connect("localhost").unwrap());
-    (
-        client,
-        TlsStream::server(Stream::Unix(b), acceptor.accept()),
-    )
+    let client = TlsStream::client(stream(a), connector.connect("localhost").unwrap());
+    (client, TlsStream::server(stream(b), acceptor.accept()))
 }
 
 async fn open(client: &mut TlsStream, server: &mut TlsStream) {
@@ -540,7 +542,7 @@ fn plain_http_leaves_a_socket_to_respond_on() {
     run(async {
         let (acceptor, _) = pair();
         let (mut client, b) = UnixStream::pair().unwrap();
-        let mut server = TlsStream::server(Stream::Unix(b), acceptor.accept());
+        let mut server = TlsStream::server(stream(b), acceptor.accept());
         client
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .await
@@ -562,7 +564,7 @@ fn a_refused_client_gets_an_alert_and_a_silent_close_is_named() {
     run(async {
         let (acceptor, _) = pair();
         let (mut client, b) = UnixStream::pair().unwrap();
-        let mut server = TlsStream::server(Stream::Unix(b), acceptor.accept());
+        let mut server = TlsStream::server(stream(b), acceptor.accept());
         client
             .write_all(&[22, 3, 1, 0, 4, 1, 0, 0, 0])
             .await
@@ -574,7 +576,7 @@ fn a_refused_client_gets_an_alert_and_a_silent_close_is_named() {
         assert_eq!(alert[0], 21);
 
         let (client, b) = UnixStream::pair().unwrap();
-        let mut server = TlsStream::server(Stream::Unix(b), acceptor.accept());
+        let mut server = TlsStream::server(stream(b), acceptor.accept());
         drop(client);
         let failed = poll_fn(|cx| server.poll_handshake(cx)).await.unwrap_err();
         assert!(matches!(failed, HandshakeError::Closed), "{failed}");

@@ -2,18 +2,17 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use sluice_message::Moment;
+use sluice_net::UnixSocket;
 use sluice_net::sys::rights;
 use sluice_net::tasks::in_background;
 use sluice_net::timer::Timer;
 use sluice_wire::python::Fault;
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 
 use super::mux::Mux;
 use crate::failure::Death;
@@ -23,11 +22,10 @@ use crate::notice::{Fact, Level};
 /// Starts the task that drives a lane until it is closed.
 pub(super) fn start(mux: &Rc<Mux>, end: OwnedFd) -> io::Result<()> {
     let socket = std::os::unix::net::UnixStream::from(end);
-    socket.set_nonblocking(true)?;
     let mut drive = Drive {
         timer: mux.worker.timers.timer(),
         timer_at: None,
-        socket: UnixStream::from_std(socket)?,
+        socket: UnixSocket::new(socket)?,
         mux: mux.clone(),
         input: Vec::new(),
         arrived: Vec::new(),
@@ -40,7 +38,7 @@ pub(super) fn start(mux: &Rc<Mux>, end: OwnedFd) -> io::Result<()> {
 /// The driver of one lane.
 struct Drive {
     mux: Rc<Mux>,
-    socket: UnixStream,
+    socket: UnixSocket,
     /// Received data; holds no memory while empty.
     input: Vec<u8>,
     /// Descriptors that came with it.
@@ -89,15 +87,11 @@ impl Drive {
         }
         let (input, arrived) = (&mut self.input, &mut self.arrived);
         let socket = &self.socket;
-        let read = socket.try_io(Interest::READABLE, || {
-            rights::receive(socket.as_fd(), input, arrived)
-        });
+        let read = socket.try_receive(|socket| rights::receive(socket, input, arrived));
         if self.arrived.is_empty() && self.input.len() < self.input.capacity() {
             // The socket is empty: saves the read that would only find that. Nothing can become ready in between, as
             // this thread looks for readiness between tasks only; the end of the stream is remembered.
-            let _ = socket.try_io(Interest::READABLE, || {
-                Err::<(), _>(io::ErrorKind::WouldBlock.into())
-            });
+            let _ = socket.try_receive(|_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         }
         let has_received = match read {
             Ok(count) if count > 0 => {
@@ -156,14 +150,11 @@ impl Drive {
             let mut lane = mux.lane.borrow_mut();
             let output = lane.output();
             while sent < output.len() {
-                if self.socket.poll_write_ready(cx).is_pending() {
-                    break;
-                }
-                match self.socket.try_write(&output[sent..]) {
-                    Ok(count) => sent += count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                match self.socket.poll_write(cx, &[IoSlice::new(&output[sent..])]) {
+                    Poll::Ready(Ok(count)) => sent += count,
                     // What was received before is still read: the lane ends with the end of its input.
-                    Err(_) => output.truncate(sent),
+                    Poll::Ready(Err(_)) => output.truncate(sent),
+                    Poll::Pending => break,
                 }
             }
             match sent == output.len() {

@@ -1,0 +1,264 @@
+//! A connected Unix socket that is registered for writing only while a write waits.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::task::{Context, Poll, ready};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::sys;
+
+/// A connected Unix socket.
+///
+/// Each time that the peer reads, Linux reports that there is room to write, even if nobody has waited for room (it
+/// reports that of a TCP socket only after a write that found none). A socket that is registered for both directions,
+/// as those of tokio are, thus wakes its thread once more for each message. This one is registered for reading, and a
+/// duplicate of its descriptor for writing while a write waits.
+#[derive(Debug)]
+pub struct UnixSocket {
+    socket: AsyncFd<UnixStream>,
+    /// The duplicate.
+    room: Option<AsyncFd<OwnedFd>>,
+}
+
+impl UnixSocket {
+    /// Registers a connected socket with the runtime of this thread.
+    ///
+    /// # Errors
+    ///
+    /// That of the system call.
+    pub fn new(socket: UnixStream) -> io::Result<UnixSocket> {
+        socket.set_nonblocking(true)?;
+        Ok(UnixSocket {
+            socket: sys::readiness::register(socket, Interest::READABLE)?,
+            room: None,
+        })
+    }
+
+    /// Connects to the socket at `path`, or in the abstract namespace if `path` begins with a zero byte. This never
+    /// waits: it fails with [`io::ErrorKind::WouldBlock`] if the queue of the listener is full.
+    ///
+    /// # Errors
+    ///
+    /// That of the system call.
+    pub fn connect(path: &Path) -> io::Result<UnixSocket> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        UnixSocket::new(socket.into())
+    }
+
+    /// Ready when a read may find something. Makes no system call; false positives are possible.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket
+            .poll_read_ready(cx)
+            .map_ok(|mut guard| guard.retain_ready())
+    }
+
+    /// Ready when a write may make progress; false positives are possible.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.room {
+            None => Poll::Ready(Ok(())),
+            Some(room) => room
+                .poll_write_ready(cx)
+                .map_ok(|mut guard| guard.retain_ready()),
+        }
+    }
+
+    /// Reads into the spare capacity of `buf`; 0 is the end of the stream.
+    pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            let room = buf.capacity() - buf.len();
+            let read = guard.try_io(|socket| sys::receive::receive(socket.as_fd(), buf));
+            let Ok(read) = read else { continue };
+            if read.as_ref().is_ok_and(|count| *count > 0 && *count < room) {
+                // The socket is empty: saves the read that would only find that. If more arrives before the next look
+                // at readiness, that is an event of its own.
+                guard.clear_ready();
+            }
+            return Poll::Ready(read);
+        }
+    }
+
+    /// Reads if the runtime has reported something to read.
+    ///
+    /// # Errors
+    ///
+    /// That of the system call; [`io::ErrorKind::WouldBlock`] if there is nothing.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.socket
+            .try_io(Interest::READABLE, |mut socket| socket.read(buf))
+    }
+
+    /// Runs `receive` if the runtime has reported something to read. If it finds nothing, and so fails with
+    /// [`io::ErrorKind::WouldBlock`], the next report is awaited.
+    ///
+    /// # Errors
+    ///
+    /// Those of `receive`, and `WouldBlock` if it was not run.
+    pub fn try_receive<R>(
+        &self,
+        receive: impl FnOnce(BorrowedFd<'_>) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.socket
+            .try_io(Interest::READABLE, |socket| receive(socket.as_fd()))
+    }
+
+    /// Writes from `slices` in order and returns the number of bytes accepted.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if let Some(room) = &self.room {
+                ready!(room.poll_write_ready(cx))?.retain_ready();
+            }
+            let mut socket = self.socket.get_ref();
+            let written = match slices {
+                [one] => socket.write(one),
+                _ => socket.write_vectored(slices),
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_room(cx)?,
+                written => {
+                    self.room = None;
+                    return Poll::Ready(written);
+                }
+            }
+        }
+    }
+
+    /// Notes that the socket takes nothing.
+    fn await_room(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(room) = &self.room else {
+            let duplicate = self.socket.get_ref().as_fd().try_clone_to_owned()?;
+            self.room = Some(sys::readiness::register(duplicate, Interest::WRITABLE)?);
+            return Ok(());
+        };
+        if let Poll::Ready(guard) = room.poll_write_ready(cx) {
+            guard?.clear_ready();
+        }
+        Ok(())
+    }
+
+    /// Ends the sending direction.
+    ///
+    /// # Errors
+    ///
+    /// That of the system call.
+    pub fn end(&self) -> io::Result<()> {
+        self.socket.get_ref().shutdown(Shutdown::Write)
+    }
+}
+
+impl AsFd for UnixSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::future::poll_fn;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    /// The events that descriptors are registered for in this process, by descriptor (proc(5), `fdinfo`).
+    fn registered(fd: i32) -> Vec<u32> {
+        let mut events = Vec::new();
+        for entry in fs::read_dir("/proc/self/fdinfo").unwrap() {
+            // Other tests close descriptors meanwhile.
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with("tfd:")) {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                if words[1].parse() == Ok(fd) {
+                    events.push(u32::from_str_radix(words[3], 16).unwrap());
+                }
+            }
+        }
+        events
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_io().build().unwrap()
+    }
+
+    #[test]
+    fn a_socket_is_registered_for_reading_only() {
+        runtime().block_on(async {
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            let socket = UnixSocket::new(ours).unwrap();
+            let events = registered(socket.as_fd().as_raw_fd());
+            assert!(!events.is_empty());
+            let (input, output) = (libc::EPOLLIN as u32, libc::EPOLLOUT as u32);
+            assert!(events.iter().any(|events| events & input != 0));
+            assert!(events.iter().all(|events| events & output == 0));
+        });
+    }
+
+    #[test]
+    fn a_write_without_room_waits_for_it() {
+        runtime().block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let mut ours = UnixSocket::new(ours).unwrap();
+            let part = [7; 8192];
+            let slices = [IoSlice::new(&part), IoSlice::new(&part)];
+            let mut written = 0;
+            while let Poll::Ready(count) =
+                poll_fn(|cx| Poll::Ready(ours.poll_write(cx, &slices))).await
+            {
+                written += count.unwrap();
+            }
+            let is_ready = poll_fn(|cx| Poll::Ready(ours.poll_write_ready(cx).is_ready())).await;
+            assert!(ours.room.is_some() && !is_ready);
+            let mut input = vec![0; written];
+            theirs.read_exact(&mut input).unwrap();
+            poll_fn(|cx| ours.poll_write_ready(cx)).await.unwrap();
+            let last = [IoSlice::new(b"end")];
+            let count = poll_fn(|cx| ours.poll_write(cx, &last)).await.unwrap();
+            assert!(count == 3 && ours.room.is_none());
+        });
+    }
+
+    #[test]
+    fn the_end_of_the_stream_is_read_and_known_without_reading() {
+        runtime().block_on(async {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let socket = UnixSocket::new(ours).unwrap();
+            let found = socket.try_read(&mut [0]).unwrap_err();
+            assert_eq!(found.kind(), io::ErrorKind::WouldBlock);
+            (&theirs).write_all(b"ab").unwrap();
+            drop(theirs);
+            let mut input = Vec::with_capacity(16);
+            for expected in [2, 0, 0] {
+                let count = poll_fn(|cx| socket.poll_read(cx, &mut input)).await;
+                assert_eq!(count.unwrap(), expected);
+            }
+            assert_eq!(input, b"ab");
+            assert_eq!(socket.try_read(&mut [0]).unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn a_path_or_an_abstract_name_is_dialled() {
+        use std::os::linux::net::SocketAddrExt;
+        runtime().block_on(async {
+            let name = format!("sluice-unix-socket-{}", std::process::id());
+            let addr = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+            let _listener = std::os::unix::net::UnixListener::bind_addr(&addr).unwrap();
+            UnixSocket::connect(Path::new(&format!("\0{name}"))).unwrap();
+            let missing = UnixSocket::connect(Path::new("/nonexistent/socket")).unwrap_err();
+            assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        });
+    }
+}
