@@ -112,6 +112,10 @@ pub const BEGIN_NOTICE: Duration = Duration::from_millis(250);
 /// each before the next.
 pub const HOST_ORDERS_MAX: usize = 4;
 
+/// How long the machine of the servers tries to connect to an upstream of another machine before it starts the servers: a network
+/// that needs longer would not do for a measurement.
+pub const UPSTREAM_REACH_MAX: Duration = Duration::from_secs(5);
+
 /// How long a new coordinator of an agent waits for the end of another one, whose connection may have ended just now.
 pub const COORDINATOR_NOTICE_MAX: Duration = Duration::from_millis(500);
 

@@ -15,7 +15,7 @@ use super::token::{Side, Token, nonce};
 use crate::folder::Folder;
 use crate::limits::{
     ALIVE_INTERVAL, BEGIN_MAX, COORDINATOR_NOTICE_MAX, GREETING_TIMEOUT, GREETINGS_MAX,
-    SERVERS_END_MAX, SILENCE_MAX,
+    SERVERS_END_MAX,
 };
 use sluice_load::generator::barrier::Barrier;
 use sluice_load::generator::interrupt::Interrupt;
@@ -33,6 +33,8 @@ pub struct Rules {
     pub reach: Reach,
     /// What starts servers on this machine; `None` if nothing may be started.
     pub hosting: Option<Hosting>,
+    /// A coordinator of servers that is silent for longer is gone.
+    pub silence_max: Duration,
 }
 
 /// The refusal of servers.
@@ -328,7 +330,8 @@ fn hosted_by<'a>(
     match hosted {
         Some(hosted) => Ok(hosted),
         None => {
-            let started = Hosted::start(hosting, agent.began, by, SILENCE_MAX);
+            let silence_max = agent.rules.silence_max;
+            let started = Hosted::start(hosting, agent.began, by, silence_max);
             Ok(hosted.insert(started.map_err(|error| error.to_string())?))
         }
     }
