@@ -87,7 +87,12 @@ pub fn adds_up(load: &Load, machines: usize, listed: &str, text: &str) {
     let connections: usize = load.machines.iter().map(|m| m.connections).sum();
     assert_eq!(load.asked.connections, connections, "{text}");
     for machine in &load.machines {
-        assert!(machine.ok > 0, "{text}");
+        assert!(
+            machine.ok > 0,
+            "{:?} {:?} {text}",
+            load.machines,
+            load.connections
+        );
         // Both clocks are of this machine, so they differ by no more than the bound; the time of day may be adjusted.
         assert!(
             machine.clock_offset_s.abs() <= machine.clock_bound_s + 0.01,

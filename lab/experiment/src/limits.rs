@@ -105,8 +105,13 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// An agent without an order to begin ends its load after this long: the coordinator waits for the slowest of its agents.
 pub const BEGIN_MAX: Duration = Duration::from_secs(180);
 
-/// Time between the order to begin and the beginning, so that it arrives before it.
-pub const BEGIN_NOTICE: Duration = Duration::from_millis(250);
+/// Time between the order to begin and the beginning, in addition to the generator's own, so that it arrives before it. Three threads
+/// pass it on, each of which a machine with thirty runnable threads on two CPUs may delay by more than 200 ms; 250 ms in all were
+/// not enough there.
+pub const BEGIN_NOTICE: Duration = Duration::from_secs(1);
+
+/// Shortest time before the beginning in which all threads of a generator notice it: they look at least every 200 ms.
+pub const NOTICED_MIN: Duration = Duration::from_millis(200);
 
 /// Orders that wait for the host of an agent, and its reports that wait to be read: a coordinator waits for the report of
 /// each before the next.
