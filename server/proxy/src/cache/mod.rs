@@ -229,6 +229,13 @@ impl Rule {
                 Outcome::Pass => break,
             }
         }
+        // Another request may have filled the entry after the look and before this one took the lead.
+        if ask.lead.is_some()
+            && let (_, Found::Stored(stored)) = self.find(store, exchange, &ask.key)
+            && stored.times().is_fresh(now(exchange))
+        {
+            return self.response(exchange, store, &stored, CacheStatus::Hit);
+        }
         self.ask(exchange, ask).await
     }
 
