@@ -23,6 +23,8 @@ mod containment;
 mod directed_upstreams;
 mod directives;
 mod documents;
+mod dynamic_checks;
+mod etcd_upstreams;
 mod events;
 mod explain;
 mod expressions;

@@ -204,5 +204,23 @@ pub const SOURCE_REDIS_LIFETIME: Duration = Duration::from_secs(1);
 /// How long Redis may take to list upstreams. Requests use the earlier ones meanwhile.
 pub const SOURCE_REDIS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Upstreams taken from one hash; as many as from a DNS answer.
+/// Upstreams taken from one hash or prefix; as many as from a DNS answer.
 pub const SOURCE_RECORDS_MAX: usize = 256;
+
+/// How long one call of an etcd that lists upstreams may take: at the start of a server so long, and as long again without a
+/// quorum, requests wait for the first list before the copy of this node stands in.
+pub const SOURCE_ETCD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often the thread that follows a prefix of etcd looks whether a configuration still uses it.
+pub const SOURCE_ETCD_LOOK: Duration = Duration::from_secs(1);
+
+/// The pauses between attempts to reach an etcd that is away; each is twice as long as the one before.
+pub const SOURCE_ETCD_PAUSE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(2);
+
+/// Keys below the prefix of one source: four times the upstreams that are used, for values that are not upstreams. More are a
+/// mistake in the prefix.
+pub const SOURCE_ETCD_KEYS_MAX: usize = 1024;
+
+/// Values that are read together; each may be as large as a store allows.
+pub const SOURCE_ETCD_KEYS_AT_ONCE: usize = 16;

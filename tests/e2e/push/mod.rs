@@ -1,6 +1,6 @@
 //! A configuration for several nodes: `sluice run --config etcd://…`, `sluice push` and `sluice fleet`.
 
-mod engines;
+pub mod engines;
 mod faults;
 mod http;
 mod load;

@@ -19,6 +19,7 @@ mod series;
 mod site;
 mod stores;
 mod text;
+mod upstream_lists;
 mod upstreams;
 
 pub use limit_stores::{LimitStore, LimitStoreTotals};
@@ -30,6 +31,7 @@ pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
+pub use upstream_lists::{UpstreamList, UpstreamListTotals};
 pub use upstreams::{Direction, Standing, UpstreamMemory, direct, memories, recall, upstreams};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +56,7 @@ pub struct Hub {
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     limit_stores: Mutex<Vec<Weak<dyn LimitStore>>>,
+    upstream_lists: Mutex<Vec<Weak<dyn UpstreamList>>>,
     admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
@@ -111,6 +114,7 @@ impl Default for Hub {
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
             limit_stores: Mutex::default(),
+            upstream_lists: Mutex::default(),
             admissions: Mutex::default(),
             python: python::Applications::default(),
             workers: OnceLock::new(),
