@@ -61,6 +61,7 @@ mod remote_admin;
 mod request_ids;
 mod request_paths;
 mod responders;
+mod shared_flight;
 mod shared_limits;
 mod sites;
 mod slow_clients;

@@ -17,6 +17,7 @@ mod rate_limits;
 mod sample;
 mod series;
 mod site;
+mod slot_pools;
 mod stores;
 mod text;
 mod upstream_lists;
@@ -30,6 +31,7 @@ pub use push::{PushSettings, Pusher};
 pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
+pub use slot_pools::{SlotPool, SlotPoolTotals};
 pub use text::Format;
 pub use upstream_lists::{UpstreamList, UpstreamListTotals};
 pub use upstreams::{Direction, Standing, UpstreamMemory, direct, memories, recall, upstreams};
@@ -56,6 +58,7 @@ pub struct Hub {
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     limit_stores: Mutex<Vec<Weak<dyn LimitStore>>>,
+    slot_pools: Mutex<Vec<Weak<dyn SlotPool>>>,
     upstream_lists: Mutex<Vec<Weak<dyn UpstreamList>>>,
     admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
@@ -114,6 +117,7 @@ impl Default for Hub {
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
             limit_stores: Mutex::default(),
+            slot_pools: Mutex::default(),
             upstream_lists: Mutex::default(),
             admissions: Mutex::default(),
             python: python::Applications::default(),
