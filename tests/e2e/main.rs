@@ -49,6 +49,7 @@ mod overload;
 mod pages;
 mod peer_certificates;
 mod php;
+mod policy_storage;
 mod process;
 mod proxy;
 mod proxy_header;

@@ -41,7 +41,7 @@ pub use authorities::{AuthorityCertificates, AuthorityView, LocalAuthorities};
 pub use auto::expand;
 use events::event_of;
 use handshakes::HandshakeRules;
-use plans::Scheme;
+use plans::{Scheme, Storages};
 use policies::TicketScheme;
 pub use remote_admin::RemoteAdminTls;
 use sluice_observe::events::Events;
@@ -93,6 +93,8 @@ pub struct Prepared {
     files: WatchedFiles,
     /// Certificates to manage once the configuration runs.
     provisions: Vec<Provision>,
+    /// The storages of single policies, which are followed once the configuration runs.
+    storages: Storages,
     rhythm: Rhythm,
     stapling: Option<Stapling>,
     /// Session ticket keys shared with other instances.
@@ -163,10 +165,24 @@ impl Https {
             .name("certificates".to_owned())
             .spawn(move || maintain(&maintainer, &bell, &log))?;
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
-        let place = self.storage.place_of("").display().to_string();
+        let storage = self.storage.clone();
+        let place = storage.place_of("").display().to_string();
+        let in_use = move || Some(storage.clone());
         std::thread::Builder::new()
             .name("storage".to_owned())
-            .spawn(move || follow(&maintainer, &place, &log))
+            .spawn(move || follow(&maintainer, in_use, &place, &log))
+            .map(drop)
+    }
+
+    /// Follows the storage of a policy for as long as the policy is in use.
+    fn follow_policy(&self, storage: &Arc<Storage>) -> std::io::Result<()> {
+        let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        let place = storage.place_of("").display().to_string();
+        let own = Arc::downgrade(storage);
+        let in_use = move || own.upgrade().map(|storage| (*storage).clone());
+        std::thread::Builder::new()
+            .name("storage".to_owned())
+            .spawn(move || follow(&maintainer, in_use, &place, &log))
             .map(drop)
     }
 
@@ -190,20 +206,8 @@ impl Https {
         let loaded = loading::load(config, &self.storage, &self.log, refusals);
         let auto = expanded(config, loaded.pairs().flat_map(|pair| &pair.subjects));
         let store = CertStore::new(loaded.pairs().cloned());
-        let provisions = match plans::schemes(&auto.config, &auto.names) {
-            Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
-                self.provide(&schemes, &store, refusals)
-            }
-            Ok(_) => Vec::new(),
-            Err(refusal) => {
-                refusals.push(Refusal {
-                    place: "apps.tls.automation.policies".to_owned(),
-                    ..refusal
-                });
-                Vec::new()
-            }
-        };
-        let on_demand = self.on_demand(&auto.config, &store, purpose, refusals);
+        let (storages, provisions) = self.provisions(&auto, &store, purpose, refusals);
+        let on_demand = self.on_demand(&auto.config, (&store, &storages), purpose, refusals);
         let tickets = self.tickets(config, purpose).unwrap_or_else(|refusal| {
             refusals.push(Refusal {
                 place: "apps.tls.session_tickets".to_owned(),
@@ -241,11 +245,40 @@ impl Https {
             files: WatchedFiles::new(loaded.files, &store),
             store,
             provisions,
+            storages,
             rhythm: plans::rhythm(config),
             stapling: plans::stapling(config),
             shared_keys,
         };
         (auto.config, prepared)
+    }
+
+    /// Opens the storages of policies, and prepares the certificates of all names that are managed.
+    fn provisions(
+        &self,
+        auto: &auto::Auto,
+        store: &Arc<CertStore>,
+        purpose: Purpose,
+        refusals: &mut Vec<Refusal>,
+    ) -> (Storages, Vec<Provision>) {
+        let found = plans::open_storages(&auto.config, &self.data_dir).and_then(|storages| {
+            let schemes = plans::schemes(&auto.config, &auto.names)?;
+            Ok((storages, schemes))
+        });
+        match found {
+            Ok((storages, schemes)) if purpose == Purpose::Serve && refusals.is_empty() => {
+                let provisions = self.provide(&schemes, (store, &storages), refusals);
+                (storages, provisions)
+            }
+            Ok((storages, _)) => (storages, Vec::new()),
+            Err(refusal) => {
+                refusals.push(Refusal {
+                    place: "apps.tls.automation.policies".to_owned(),
+                    ..refusal
+                });
+                (Storages::new(), Vec::new())
+            }
+        }
     }
 
     /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
@@ -364,13 +397,19 @@ impl Https {
         for provision in prepared.provisions {
             self.maintainer.keep(provision);
         }
+        for storage in prepared.storages.values() {
+            if let Err(error) = self.follow_policy(storage) {
+                let entry = self.log.error(LOGGER, "a storage cannot be followed");
+                entry.shown("error", error).send();
+            }
+        }
     }
 
     /// On-demand certificates for `store`; `None` if they are not configured.
     fn on_demand(
         &self,
         config: &Config,
-        store: &Arc<CertStore>,
+        (store, storages): (&Arc<CertStore>, &Storages),
         purpose: Purpose,
         refusals: &mut Vec<Refusal>,
     ) -> Option<Arc<OnDemand>> {
@@ -387,8 +426,8 @@ impl Https {
         if purpose == Purpose::Check || !refusals.is_empty() {
             return None;
         }
-        let open =
-            |scheme: &Scheme| plans::plan(scheme, &self.maintainer, &self.storage, &self.log);
+        let places = (&self.storage, storages);
+        let open = |scheme: &Scheme| plans::plan(scheme, &self.maintainer, places, &self.log);
         let mut rules = Vec::new();
         for rule in scheme.rules {
             let plans = rule.ways.map(|[public, local]| {
@@ -423,13 +462,14 @@ impl Https {
     fn provide(
         &self,
         schemes: &[Scheme],
-        store: &Arc<CertStore>,
+        (store, storages): (&Arc<CertStore>, &Storages),
         refusals: &mut Vec<Refusal>,
     ) -> Vec<Provision> {
         let mut provisions = Vec::new();
         for scheme in schemes {
-            let provided = plans::plan(scheme, &self.maintainer, &self.storage, &self.log)
-                .and_then(|plan| {
+            let places = (&self.storage, storages);
+            let provided =
+                plans::plan(scheme, &self.maintainer, places, &self.log).and_then(|plan| {
                     let subjects = scheme
                         .names
                         .iter()
@@ -541,9 +581,14 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
     }
 }
 
-/// Follows what other nodes write to the storage at `place` for as long as the maintainer exists.
-fn follow(maintainer: &Weak<Maintainer>, place: &str, log: &Log) {
-    Maintainer::follow(maintainer, |following| match following {
+/// Follows what other nodes write to the storage at `place` for as long as the maintainer exists and the storage is in use.
+fn follow(
+    maintainer: &Weak<Maintainer>,
+    in_use: impl Fn() -> Option<Storage>,
+    place: &str,
+    log: &Log,
+) {
+    Maintainer::follow(maintainer, in_use, |following| match following {
         Following::Lost(error) => log
             .error(
                 LOGGER,
