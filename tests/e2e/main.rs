@@ -68,6 +68,7 @@ mod sites;
 mod slow_clients;
 mod soak;
 mod status;
+mod storage_state;
 mod studies;
 mod templates;
 mod tls;

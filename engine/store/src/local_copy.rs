@@ -7,7 +7,7 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::failure::{Fault, StoreError};
 use crate::file::FileStore;
@@ -22,13 +22,35 @@ pub struct LocalCopy {
     engine: Arc<dyn Store>,
     copy: FileStore,
     standing: Arc<Mutex<Standing>>,
+    /// Held by writers of the copy, so that its values are counted right.
+    writing: Arc<Mutex<()>>,
 }
 
-/// What is known about the engine.
+/// What is known about the engine and the copy.
 #[derive(Debug, Default)]
 struct Standing {
-    /// It failed with this error, and is not asked again before this moment.
+    /// The engine failed with this error, and is not asked again before this moment.
     away: Option<(StoreError, Instant)>,
+    /// When it last responded.
+    heard: Option<Instant>,
+    /// Values in the copy, and the time of the newest one when they were first counted.
+    counted: Option<(u64, Option<SystemTime>)>,
+    /// Reads that the copy has served.
+    reads: u64,
+}
+
+/// The state of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyStanding {
+    /// Values in it; `None` before the first call.
+    pub entries: Option<u64>,
+    /// How long ago the engine last responded, or when the newest value was written if it has not responded since the
+    /// store was opened; `None` if neither is known.
+    pub age: Option<Duration>,
+    /// Whether the engine is away, so that the copy stands in for it.
+    pub is_in_use: bool,
+    /// Reads that the copy has served.
+    pub reads: u64,
 }
 
 impl LocalCopy {
@@ -38,6 +60,7 @@ impl LocalCopy {
             engine,
             copy,
             standing: Arc::default(),
+            writing: Arc::default(),
         }
     }
 
@@ -58,8 +81,58 @@ impl LocalCopy {
                 self.standing().away = Some((error.clone(), Instant::now() + AWAY_PAUSE));
             }
             // Any other response comes from an engine that works.
-            Ok(_) | Err(_) => self.standing().away = None,
+            Ok(_) | Err(_) => {
+                let mut standing = self.standing();
+                standing.away = None;
+                standing.heard = Some(Instant::now());
+            }
         }
+    }
+
+    /// Counts the values of the copy, if they are not counted yet.
+    fn count(&self) {
+        if self.standing().counted.is_some() {
+            return;
+        }
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.standing().counted.is_some() {
+            return;
+        }
+        let listed = self.copy.list(&Key::default(), Reach::All);
+        let entries = listed.unwrap_or_default();
+        let newest = entries.iter().filter_map(|entry| match entry {
+            Entry::Value { modified, .. } => Some(*modified),
+            Entry::Folder(_) => None,
+        });
+        let newest = newest.max();
+        self.standing().counted = Some((entries.len() as u64, newest));
+    }
+
+    /// Writes to the copy. If that fails, the copy is older than it could be.
+    fn write(&self, writes: &[Write<'_>]) {
+        self.count();
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys: Vec<&Key> = writes.iter().map(Write::key).collect();
+        let before = self.copy.load(&keys);
+        if self.copy.save(writes, Guard::Always).is_err() {
+            return;
+        }
+        let mut standing = self.standing();
+        let Some((entries, _)) = &mut standing.counted else {
+            return;
+        };
+        for (write, before) in writes.iter().zip(before.unwrap_or_default()) {
+            match (write, before) {
+                (Write::Put(..), None) => *entries += 1,
+                (Write::Delete(_), Some(_)) => *entries = entries.saturating_sub(1),
+                (Write::Put(..), Some(_)) | (Write::Delete(_), None) => {}
+            }
+        }
+    }
+
+    /// Notes that the copy has served a read.
+    fn served(&self) {
+        self.standing().reads += 1;
     }
 
     /// Calls the engine on another thread, so that a dead one can be waited for as long as is sensible.
@@ -93,8 +166,11 @@ impl LocalCopy {
         call: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
         instead: impl Fn() -> Option<T>,
     ) -> Result<(T, Origin), StoreError> {
+        self.count();
         if let Some(error) = self.known_away() {
-            return instead().map(|found| (found, Origin::Copy)).ok_or(error);
+            let found = instead().ok_or(error)?;
+            self.served();
+            return Ok((found, Origin::Copy));
         }
         let coming = self.begin(call)?;
         let mut result = match coming.recv_timeout(READ_TIMEOUT) {
@@ -109,6 +185,7 @@ impl LocalCopy {
         };
         if result.as_ref().is_err_and(is_away) {
             if let Some(found) = instead() {
+                self.served();
                 return Ok((found, Origin::Copy));
             }
             if let Ok(late) = coming.recv() {
@@ -139,7 +216,7 @@ impl LocalCopy {
             }
         }
         if !writes.is_empty() {
-            let _ = self.copy.save(&writes, Guard::Always);
+            self.write(&writes);
         }
     }
 }
@@ -191,7 +268,7 @@ impl Store for LocalCopy {
         let result = self.engine.save(writes, guard);
         self.note(&result);
         result?;
-        let _ = self.copy.save(writes, Guard::Always);
+        self.write(writes);
         Ok(())
     }
 
@@ -228,6 +305,19 @@ impl Store for LocalCopy {
     fn statistics(&self) -> Statistics {
         self.engine.statistics()
     }
+
+    fn copy(&self) -> Option<CopyStanding> {
+        let standing = self.standing();
+        let (entries, newest) = standing.counted.unzip();
+        let since_newest = || newest.flatten()?.elapsed().ok();
+        let heard = standing.heard.map(|at| at.elapsed());
+        Some(CopyStanding {
+            entries,
+            age: heard.or_else(since_newest),
+            is_in_use: standing.away.is_some(),
+            reads: standing.reads,
+        })
+    }
 }
 
 /// A watch whose changes reach the copy.
@@ -239,9 +329,7 @@ struct CopyingWatch {
 impl Watch for CopyingWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
         let result = self.watch.next(timeout);
-        if let Err(error) = &result {
-            self.store.note::<()>(&Err(error.clone()));
-        }
+        self.store.note(&result);
         let changes = result?;
         for change in &changes {
             self.store
@@ -365,6 +453,34 @@ mod tests {
         let restarted = s.restarted();
         assert_eq!(text(&restarted, "a").unwrap().as_deref(), Some("2"));
         assert_eq!(text(&restarted, "b").unwrap().as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn the_state_of_the_copy_is_known() {
+        let s = Setup::new("standing");
+        let standing = |store: &LocalCopy| store.copy().unwrap();
+        assert_eq!(standing(&s.store), CopyStanding::default());
+        put(&s.store, "a", "1");
+        put(&s.store, "a", "2");
+        put(&s.engine, "b", "3");
+        text(&s.store, "b").unwrap();
+        let known = standing(&s.store);
+        assert_eq!((known.entries, known.is_in_use), (Some(2), false));
+        assert!(known.age.is_some());
+        s.engine.fail_with(Some(Fault::Away));
+        let restarted = s.restarted();
+        text(&restarted, "a").unwrap();
+        let known = standing(&restarted);
+        assert_eq!((known.entries, known.is_in_use), (Some(2), true));
+        assert_eq!(known.reads, 1);
+        assert!(known.age.is_some(), "that of the newest value");
+        s.engine.fail_with(None);
+        let gone = key("a");
+        restarted
+            .save(&[Write::Delete(&gone)], Guard::Always)
+            .unwrap();
+        let known = standing(&restarted);
+        assert_eq!((known.entries, known.is_in_use), (Some(1), false));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod plans;
 mod policies;
 pub mod protocols;
 mod remote_admin;
+mod shown_storage;
 mod sources;
 mod standing;
 pub mod storages;
@@ -44,8 +45,10 @@ use handshakes::HandshakeRules;
 use plans::{Scheme, Storages};
 use policies::TicketScheme;
 pub use remote_admin::RemoteAdminTls;
+use shown_storage::ShownStorage;
 use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
+use sluice_observe::metrics::{CountedStorage, Hub};
 use sluice_observe::sources::Certificates;
 use sluice_pipeline::keys::{AuthorityFinder, AuthorityPem, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
@@ -80,6 +83,10 @@ pub struct Https {
     /// The certificates of the running configuration.
     served: Arc<Served>,
     remote_admin: Option<RemoteAdminTls>,
+    /// Where storages are shown; `None` if the configuration is only validated.
+    hub: Option<Arc<Hub>>,
+    /// The storages on engines that are shown: that of the server, and those of policies.
+    shown: Vec<Arc<ShownStorage>>,
 }
 
 /// TLS policies by server name and by the HTTP versions enabled on the address.
@@ -123,6 +130,8 @@ impl Https {
             shared_keys: None,
             ticket_book: TicketBook::default(),
             remote_admin: None,
+            hub: None,
+            shown: Vec::new(),
         }
     }
 
@@ -155,6 +164,31 @@ impl Https {
             }
         };
         self.maintainer.observe(Box::new(observer));
+    }
+
+    /// Shows the storages in the metrics of `hub`.
+    pub fn show_in(&mut self, hub: &Arc<Hub>) {
+        self.hub = Some(hub.clone());
+        self.show(&Storages::new());
+    }
+
+    /// Shows the storage of the server and those of policies, in the place of the ones before.
+    fn show(&mut self, storages: &Storages) {
+        let Some(hub) = &self.hub else { return };
+        let own = storages.values().map(|storage| &**storage);
+        let mut all: Vec<&Storage> = Vec::new();
+        for storage in std::iter::once(&self.storage).chain(own) {
+            if storage.is_shared() && !all.contains(&storage) {
+                all.push(storage);
+            }
+        }
+        let shown = all.into_iter().map(|storage| {
+            let shown = Arc::new(ShownStorage(storage.clone()));
+            let counted: Arc<dyn CountedStorage> = shown.clone();
+            hub.add_storage(Arc::downgrade(&counted));
+            shown
+        });
+        self.shown = shown.collect();
     }
 
     /// Starts the threads that renew certificates and follow the storage; they end when this is dropped.
@@ -397,6 +431,7 @@ impl Https {
         for provision in prepared.provisions {
             self.maintainer.keep(provision);
         }
+        self.show(&prepared.storages);
         for storage in prepared.storages.values() {
             if let Err(error) = self.follow_policy(storage) {
                 let entry = self.log.error(LOGGER, "a storage cannot be followed");

@@ -18,6 +18,7 @@ mod sample;
 mod series;
 mod site;
 mod slot_pools;
+mod storages;
 mod stores;
 mod text;
 mod upstream_lists;
@@ -32,6 +33,7 @@ pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use slot_pools::{SlotPool, SlotPoolTotals};
+pub use storages::{CopyTotals, CountedStorage, StorageTotals};
 pub use text::Format;
 pub use upstream_lists::{UpstreamList, UpstreamListTotals};
 pub use upstreams::{Direction, Standing, UpstreamMemory, direct, memories, recall, upstreams};
@@ -59,6 +61,7 @@ pub struct Hub {
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     limit_stores: Mutex<Vec<Weak<dyn LimitStore>>>,
     slot_pools: Mutex<Vec<Weak<dyn SlotPool>>>,
+    storages: Mutex<Vec<Weak<dyn CountedStorage>>>,
     upstream_lists: Mutex<Vec<Weak<dyn UpstreamList>>>,
     admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
@@ -118,6 +121,7 @@ impl Default for Hub {
             rate_zones: Mutex::default(),
             limit_stores: Mutex::default(),
             slot_pools: Mutex::default(),
+            storages: Mutex::default(),
             upstream_lists: Mutex::default(),
             admissions: Mutex::default(),
             python: python::Applications::default(),

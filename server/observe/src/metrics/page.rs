@@ -11,7 +11,7 @@ use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
 use super::{
     Hub, config_source, limit_stores, memory, overload, process, python, rate_limits, slot_pools,
-    stores, upstream_lists, upstreams,
+    storages, stores, upstream_lists, upstreams,
 };
 use crate::recorder::Recorder;
 
@@ -48,6 +48,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     rate_limits::write(hub, page);
     limit_stores::write(hub, page);
     slot_pools::write(hub, page);
+    storages::write(hub, page);
     upstream_lists::write(hub, page);
     overload::write(hub, page);
     stores::write(recorder, page);
