@@ -1,10 +1,11 @@
 //! Certificates and keys under Caddy's keys, in a folder or on an engine that several nodes share. `sluice-store` keeps
 //! them; the callers interpret them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use sluice_store::{
@@ -21,7 +22,12 @@ pub struct Storage {
     store: Arc<dyn Store>,
     /// Whether it is an engine for several nodes.
     is_shared: bool,
+    /// The locks that this process holds.
+    held: Arc<HeldLocks>,
 }
+
+/// The names of locks, with how often each is held.
+type HeldLocks = Mutex<BTreeMap<String, usize>>;
 
 /// Two storages are equal if they keep their values at the same place.
 impl PartialEq for Storage {
@@ -64,6 +70,7 @@ impl Storage {
         Storage {
             store: Arc::new(FileStore::new(root)),
             is_shared: false,
+            held: Arc::default(),
         }
     }
 
@@ -72,6 +79,7 @@ impl Storage {
         Storage {
             store,
             is_shared: true,
+            held: Arc::default(),
         }
     }
 
@@ -152,7 +160,7 @@ impl Storage {
         name: &str,
         bytes: &[u8],
     ) -> Result<(), CertsError> {
-        self.write_all(&[(name, bytes)], Guard::Held(lock.0.fence()))
+        self.write_all(&[(name, bytes)], lock.guard())
     }
 
     /// Replaces all these values together if `guard` holds.
@@ -339,10 +347,23 @@ impl Storage {
     /// process that died ends by itself within seconds.
     pub fn shared_lock(&self, name: &str, timeout: Duration) -> Result<SharedLock, CertsError> {
         let lease = self.store.lease(name, timeout);
-        lease.map(SharedLock).map_err(|error| match error.fault {
+        let lease = lease.map_err(|error| match error.fault {
             Fault::Held => CertsError::Locked(self.place_of(&format!("locks/{name}.lock"))),
             _ => error.into(),
+        })?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        *held.entry(name.to_owned()).or_default() += 1;
+        Ok(SharedLock {
+            lease,
+            name: name.to_owned(),
+            held: self.held.clone(),
         })
+    }
+
+    /// The names of the locks that this process holds.
+    pub fn held_locks(&self) -> Vec<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.keys().cloned().collect()
     }
 
     /// Watches all values.
@@ -363,12 +384,28 @@ impl Storage {
 
 /// A lock among all processes with a storage, held until it is dropped.
 #[derive(Debug)]
-pub struct SharedLock(Lease);
+pub struct SharedLock {
+    lease: Lease,
+    name: String,
+    held: Arc<HeldLocks>,
+}
 
 impl SharedLock {
     /// A guard for writes that must not happen once another process has the lock.
     pub fn guard(&self) -> Guard<'_> {
-        Guard::Held(self.0.fence())
+        Guard::Held(self.lease.fence())
+    }
+}
+
+impl Drop for SharedLock {
+    fn drop(&mut self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.name);
+            }
+        }
     }
 }
 
@@ -386,6 +423,19 @@ mod tests {
 
     use super::*;
     use crate::tests::TempFolder;
+
+    #[test]
+    fn the_locks_of_this_process_are_known() {
+        let storage = Storage::shared(Arc::new(MemoryStore::new()));
+        let lock = |name: &str| storage.shared_lock(name, Duration::ZERO);
+        let (a, b) = (lock("a").unwrap(), lock("b").unwrap());
+        assert!(lock("a").is_err());
+        assert_eq!(storage.clone().held_locks(), ["a", "b"]);
+        drop(a);
+        assert_eq!(storage.held_locks(), ["b"]);
+        drop(b);
+        assert!(storage.held_locks().is_empty());
+    }
 
     fn pair(text: &str) -> StoredPair {
         StoredPair {

@@ -1,5 +1,6 @@
 //! A configuration for several nodes: `sluice run --config etcd://…`, `sluice push` and `sluice fleet`.
 
+mod dashboard;
 pub mod engines;
 mod faults;
 mod http;

@@ -234,6 +234,12 @@ impl Maintainer {
         storages
     }
 
+    /// The names of the locks that this process holds in them.
+    pub fn held_locks(&self) -> Vec<String> {
+        let storages = self.storages();
+        storages.iter().flat_map(Storage::held_locks).collect()
+    }
+
     /// Serves changed certificate files.
     pub fn refresh_files(&self) {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);

@@ -220,6 +220,27 @@ const TABLES = [
     empty: "No site is configured.", always: true, filter: true, sort: 2,
   },
   {
+    id: "fleet", title: "Fleet", key: "n", rows: (s) => (s.fleet ? s.fleet.nodes : []),
+    total: (s) => (s.fleet ? s.fleet.nodes_total : 0), note: fleetNote, identify: (row) => row.node,
+    bad: (rows) => rows.filter((row) => row.state === "refuses" || row.state === "gone").length,
+    columns: [
+      text("Node", (row) => row.node, { class: "name" }),
+      text("State", (row) => row.state.replace("_", " "),
+        { mark: (v) => (v === "in sync" ? "good" : v === "refuses" || v === "gone" ? "bad" : "warn") }),
+      text("Revision", (row) => row.running, { class: "mono" }),
+      text("Version", (row) => row.version),
+      number("Reported", (row) => row.reported, (v) => (v === null ? NONE : period(Math.max(0, Date.now() / 1000 - v)) + " ago")),
+      number("Behind", (row) => row.lag, (v) => (v === null ? NONE : period(v)), { mark: (v) => (v === null ? "" : "warn") }),
+      number("Store", (row) => row.store_seconds, duration),
+      number("Errors", (row) => row.error_share, share, { mark: isShare }),
+      text("Certificates", (row) => (row.certificates_failing > 0 ? `${row.certificates}, ${row.certificates_failing} failing` : String(row.certificates)),
+        { mark: (v, row) => (row.certificates_failing > 0 ? "bad" : "") }),
+      number("Expires in", (row) => row.expires, (v) => (v === null ? NONE : period(v - Date.now() / 1000)),
+        { hint: (v) => (v === null ? "" : moment(v)) }),
+      text("Locks", (row) => row.locks.join(", "), { class: "wrap" }),
+    ],
+  },
+  {
     id: "upstreams", title: "Upstreams", key: "u", rows: (s) => s.upstreams.rows, total: (s) => s.upstreams.total,
     bad: (rows) => rows.filter((row) => !row.healthy).length,
     columns: [
@@ -332,6 +353,16 @@ const TABLES = [
     ],
   },
 ];
+
+function fleetNote(snapshot) {
+  const { fleet, config_source: source } = snapshot;
+  if (!fleet) return "";
+  const notes = [`read by ${source ? source.node : "this node"} at ${clock(fleet.at)}`];
+  notes.push(fleet.revision ? `revision ${fleet.revision}` : "no configuration");
+  if (fleet.canary) notes.push(`canary ${fleet.canary}`);
+  if (fleet.pushing) notes.push("a push is in progress");
+  return notes.join("; ");
+}
 
 function siteRows(snapshot) {
   const { rows, rest, total } = snapshot.sites;
@@ -511,6 +542,7 @@ function problems(snapshot) {
   const source = snapshot.config_source;
   if (source && source.refusal) found.push(["bad", `The configuration of ${source.place} was refused.\n${source.refusal}`]);
   else if (source && source.error) found.push(["bad", `${source.place} cannot be read: ${source.error}`]);
+  if (snapshot.fleet) found.push(...fleetProblems(snapshot.fleet));
   const down = upstreams.rows.filter((row) => !row.healthy);
   if (down.length > 0) {
     const names = down.slice(0, 5).map((row) => row.address).join(", ");
@@ -528,6 +560,16 @@ function problems(snapshot) {
   if (requests.error_share_1m > 0.01) {
     found.push([isShare(requests.error_share_1m), `${share(requests.error_share_1m)} of the requests of the last minute failed`]);
   }
+  return found;
+}
+
+function fleetProblems(fleet) {
+  const list = (rows) => rows.slice(0, 5).map((row) => row.node).join(", ") + (rows.length > 5 ? ` and ${rows.length - 5} more` : "");
+  const found = [];
+  const refusing = fleet.nodes.filter((row) => row.state === "refuses");
+  if (refusing.length > 0) found.push(["bad", `${refusing.length} of ${fleet.nodes_total} nodes of the fleet refuse its configuration: ${list(refusing)}\n${refusing[0].refusal || ""}`]);
+  const gone = fleet.nodes.filter((row) => row.state === "gone");
+  if (gone.length > 0) found.push(["warn", `${gone.length} of ${fleet.nodes_total} nodes of the fleet are gone: ${list(gone)}`]);
   return found;
 }
 

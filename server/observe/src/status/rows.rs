@@ -34,6 +34,7 @@ pub(super) fn fill(recorder: &Recorder, version: &str, snapshot: &mut Snapshot) 
     };
     snapshot.reloads = reloads(recorder);
     snapshot.config_source = sources.config_source().map(config_source);
+    snapshot.fleet = sources.fleet();
     fill_counters(recorder, snapshot);
     let mut upstreams: Vec<UpstreamRow> =
         hub.upstream_standings().into_iter().map(upstream).collect();

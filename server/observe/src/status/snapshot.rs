@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::FleetView;
+
 /// The status of the server at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -19,6 +21,8 @@ pub struct Snapshot {
     pub reloads: Reloads,
     /// The source of the configuration, if this is a node of a fleet.
     pub config_source: Option<ConfigSourceView>,
+    /// The fleet of this node, which it reads while somebody looks at it.
+    pub fleet: Option<FleetView>,
     /// Client connections.
     pub connections: Connections,
     /// All requests.
