@@ -58,6 +58,19 @@ pub struct Stored {
     pub modified: SystemTime,
 }
 
+impl From<Value> for Stored {
+    fn from(value: Value) -> Stored {
+        Stored {
+            bytes: value.bytes,
+            version: value.version,
+            modified: value.modified,
+        }
+    }
+}
+
+/// What the names of values begin with that test a storage.
+pub(crate) const TRIAL: &str = "rw_test_";
+
 impl Storage {
     /// The storage in the folder `root`, which is created by the first write.
     pub fn new(root: impl Into<PathBuf>) -> Self {
@@ -113,6 +126,13 @@ impl Storage {
         Ok(found)
     }
 
+    /// Like [`Storage::find`], for a write that depends on the version: a copy on this node has others.
+    fn find_latest(&self, name: &str) -> Result<Option<Stored>, CertsError> {
+        let key = self.key(name)?;
+        let found = self.store.load_latest(&[&key])?.pop().flatten();
+        Ok(found.map(Stored::from))
+    }
+
     fn load(&self, names: &[&str]) -> Result<Vec<Option<Stored>>, CertsError> {
         let keys: Vec<Key> = names
             .iter()
@@ -120,14 +140,7 @@ impl Storage {
             .collect::<Result<_, _>>()?;
         let keys: Vec<&Key> = keys.iter().collect();
         let values = self.store.load(&keys)?.into_iter();
-        let stored = values.map(|value| {
-            value.map(|value| Stored {
-                bytes: value.bytes,
-                version: value.version,
-                modified: value.modified,
-            })
-        });
-        Ok(stored.collect())
+        Ok(values.map(|value| value.map(Stored::from)).collect())
     }
 
     fn key(&self, name: &str) -> Result<Key, CertsError> {
@@ -183,7 +196,8 @@ impl Storage {
 
     /// Deletes a value if it is still `bytes`.
     pub(crate) fn remove_if(&self, name: &str, bytes: &[u8]) -> Result<(), CertsError> {
-        let Some(found) = self.find(name)?.filter(|found| found.bytes == bytes) else {
+        let found = self.find_latest(name)?;
+        let Some(found) = found.filter(|found| found.bytes == bytes) else {
             return Ok(());
         };
         let key = self.key(name)?;
@@ -226,11 +240,12 @@ impl Storage {
     pub fn try_out(&self) -> Result<(), CertsError> {
         let content = format!("{:?}\n", SystemTime::now());
         // Other nodes may have the same process ID.
-        let name = format!("rw_test_{}_{:016x}", std::process::id(), seed_of(&content));
+        let (pid, random) = (std::process::id(), seed_of(&content));
+        let name = format!("{TRIAL}{pid}_{random:016x}");
         self.write(&name, content.as_bytes())?;
-        let found = self.read(&name)?;
+        let found = self.find_latest(&name)?;
         self.remove(&name)?;
-        if found.as_deref() == Some(content.as_bytes()) {
+        if found.is_some_and(|found| found.bytes == content.as_bytes()) {
             return Ok(());
         }
         Err(CertsError::Damaged {
@@ -422,6 +437,23 @@ mod tests {
         assert_eq!(names, ["locks"]);
         fs::write(folder.path().join("file"), "").unwrap();
         assert!(Storage::new(folder.path().join("file")).try_out().is_err());
+    }
+
+    /// An engine that is slow for a moment, so that reads come from the copy of this node.
+    #[test]
+    fn what_was_written_is_removed_although_a_copy_has_it_in_another_version() {
+        let folder = TempFolder::new();
+        let engine = MemoryStore::new();
+        let copy =
+            sluice_store::LocalCopy::new(Arc::new(engine.clone()), FileStore::new(folder.path()));
+        let storage = Storage::shared(Arc::new(copy));
+        storage.write("a", b"1").unwrap();
+        engine.fail_with(Some(Fault::Away));
+        // From now on the engine counts as away for a while.
+        assert!(storage.read("a").unwrap().is_some());
+        engine.fail_with(None);
+        storage.remove_if("a", b"1").unwrap();
+        assert!(engine.load(&[&Key::new("a").unwrap()]).unwrap()[0].is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! then, because nobody knows whether it exists. A holder of a lease, who must know the present state, calls
 //! [`Store::load_latest`].
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::failure::{Fault, StoreError};
 use crate::file::FileStore;
 use crate::lease::Lease;
-use crate::limits::{AWAY_PAUSE, READ_TIMEOUT};
+use crate::limits::{AWAY_PAUSE, READ_TIMEOUT, WRITES_MAX};
 use crate::values::{Change, Entry, Guard, Reach, Value, Write};
 use crate::{Key, Statistics, Store, Watch};
 
@@ -21,6 +22,7 @@ use crate::{Key, Statistics, Store, Watch};
 pub struct LocalCopy {
     engine: Arc<dyn Store>,
     copy: FileStore,
+    is_passing: fn(&Key) -> bool,
     standing: Arc<Mutex<Standing>>,
 }
 
@@ -37,8 +39,17 @@ impl LocalCopy {
         LocalCopy {
             engine,
             copy,
+            is_passing: |_| false,
             standing: Arc::default(),
         }
+    }
+
+    /// Leaves the values of these keys out of the copy: a node that starts without the engine has no use for them. Each
+    /// write of the copy waits for the disk, and a watch is as late as the copies of all changes before.
+    #[must_use]
+    pub fn leaving_out(mut self, is_passing: fn(&Key) -> bool) -> LocalCopy {
+        self.is_passing = is_passing;
+        self
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -122,25 +133,38 @@ impl LocalCopy {
         StoreError::new(Fault::Away, self.place(), "the call ended unexpectedly")
     }
 
-    /// Writes what the engine has to the copy. If that fails, the copy is older than it could be.
-    fn keep(&self, keys: &[&Key], values: &[Option<Value>]) {
-        let before = self.copy.load(keys).unwrap_or_default();
-        let before = before
-            .iter()
-            .map(Option::as_ref)
-            .chain(std::iter::repeat(None));
-        let mut writes = Vec::new();
-        for ((key, value), before) in keys.iter().zip(values).zip(before) {
-            match (value, before) {
-                (Some(value), Some(before)) if value.bytes == before.bytes => {}
-                (Some(value), _) => writes.push(Write::Put(key, &value.bytes)),
-                (None, Some(_)) => writes.push(Write::Delete(key)),
-                (None, None) => {}
+    /// Writes what the engine has to the copy, together as far as a store takes it. If that fails, the copy is older
+    /// than it could be.
+    fn keep(&self, present: &[(&Key, Option<&Value>)]) {
+        let lasting = |(key, _): &&(&Key, Option<&Value>)| !(self.is_passing)(key);
+        let present: Vec<_> = present.iter().filter(lasting).collect();
+        for part in present.chunks(WRITES_MAX) {
+            let keys: Vec<&Key> = part.iter().map(|(key, _)| *key).collect();
+            let before = self.copy.load(&keys).unwrap_or_default();
+            let before = before
+                .iter()
+                .map(Option::as_ref)
+                .chain(std::iter::repeat(None));
+            let mut writes = Vec::new();
+            for ((key, value), before) in part.iter().zip(before) {
+                match (value, before) {
+                    (Some(value), Some(before)) if value.bytes == before.bytes => {}
+                    (Some(value), _) => writes.push(Write::Put(key, &value.bytes)),
+                    (None, Some(_)) => writes.push(Write::Delete(key)),
+                    (None, None) => {}
+                }
+            }
+            if !writes.is_empty() {
+                let _ = self.copy.save(&writes, Guard::Always);
             }
         }
-        if !writes.is_empty() {
-            let _ = self.copy.save(&writes, Guard::Always);
-        }
+    }
+
+    /// Writes what was read to the copy.
+    fn keep_read(&self, keys: &[&Key], values: &[Option<Value>]) {
+        let values = values.iter().map(Option::as_ref);
+        let present: Vec<_> = keys.iter().copied().zip(values).collect();
+        self.keep(&present);
     }
 }
 
@@ -174,7 +198,7 @@ impl Store for LocalCopy {
         };
         let (values, origin) = self.ask(from_engine, from_copy)?;
         if origin == Origin::Engine {
-            self.keep(keys, &values);
+            self.keep_read(keys, &values);
         }
         Ok(values)
     }
@@ -183,7 +207,7 @@ impl Store for LocalCopy {
         let result = self.engine.load_latest(keys);
         self.note(&result);
         let values = result?;
-        self.keep(keys, &values);
+        self.keep_read(keys, &values);
         Ok(values)
     }
 
@@ -191,7 +215,13 @@ impl Store for LocalCopy {
         let result = self.engine.save(writes, guard);
         self.note(&result);
         result?;
-        let _ = self.copy.save(writes, Guard::Always);
+        let lasting = writes
+            .iter()
+            .filter(|write| !(self.is_passing)(write.key()));
+        let lasting: Vec<Write<'_>> = lasting.copied().collect();
+        if !lasting.is_empty() {
+            let _ = self.copy.save(&lasting, Guard::Always);
+        }
         Ok(())
     }
 
@@ -243,10 +273,12 @@ impl Watch for CopyingWatch {
             self.store.note::<()>(&Err(error.clone()));
         }
         let changes = result?;
-        for change in &changes {
-            self.store
-                .keep(&[&change.key], std::slice::from_ref(&change.value));
-        }
+        let changed = changes.iter();
+        let changed = changed.map(|change| (&change.key, change.value.as_ref()));
+        // Of several changes of one key, the last.
+        let last: BTreeMap<&Key, Option<&Value>> = changed.collect();
+        let last: Vec<(&Key, Option<&Value>)> = last.into_iter().collect();
+        self.store.keep(&last);
         Ok(changes)
     }
 }
@@ -365,6 +397,34 @@ mod tests {
         let restarted = s.restarted();
         assert_eq!(text(&restarted, "a").unwrap().as_deref(), Some("2"));
         assert_eq!(text(&restarted, "b").unwrap().as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn passing_values_are_not_copied_and_lasting_ones_beside_them_are() {
+        let s = Setup::new("passing");
+        let store = s.store.clone().leaving_out(|key| key.as_str() == "token");
+        let (token, lasting) = (key("token"), key("lasting"));
+        let both = [Write::Put(&token, b"t"), Write::Put(&lasting, b"l")];
+        store.save(&both, Guard::Always).unwrap();
+        let mut watch = store.watch(&key("")).unwrap();
+        // Of several changes in one batch, the last is copied.
+        put(&s.engine, "lasting", "2");
+        put(&s.engine, "gone", "3");
+        let gone = key("gone");
+        let delete = [Write::Delete(&gone)];
+        s.engine.save(&delete, Guard::Always).unwrap();
+        put(&s.engine, "token", "4");
+        let mut seen = Vec::new();
+        while !seen.iter().any(|change: &Change| change.key == token) {
+            seen.extend(watch.next(Duration::from_secs(30)).unwrap());
+        }
+        assert_eq!(text(&store, "token").unwrap().as_deref(), Some("4"));
+        s.engine.fail_with(Some(Fault::Away));
+        assert!(text(&store, "token").is_err());
+        assert!(text(&store, "gone").is_err());
+        assert_eq!(text(&store, "lasting").unwrap().as_deref(), Some("2"));
+        let copied = store.list(&key(""), Reach::All).unwrap();
+        assert_eq!(copied.len(), 1, "{copied:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Obtains a single certificate: from memory, storage or an issuer. The rest of `maintain` decides when.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use rcgen::KeyPair;
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::Maintainer;
 use super::plan::{Attempts, Key, Plan};
 use crate::failure::{CertsError, Notice};
 use crate::issuer::{Issued, Issuer, Request};
-use crate::limits::ORDER_TIMEOUT;
+use crate::limits::{ORDER_TIMEOUT, STORING_MAX, STORING_PAUSE};
 use crate::pair::{Origin, Pair};
 use crate::renewal::seed_of;
 use crate::storage::{SharedLock, Storage, StoredPair};
@@ -331,9 +331,8 @@ impl Maintainer {
         let about = format!("{about:#}");
         let [crt, key, json] = ["crt", "key", "json"].map(|ending| format!("{name}.{ending}"));
         let [key, crt] = Storage::pair_values(&crt, &key, &stored);
-        let guard = lock.map_or(Guard::Always, SharedLock::guard);
         let values = [key, crt, (&json, about.as_bytes())];
-        let kept = match self.storage.write_all(&values, guard) {
+        let kept = match self.store_made(&values, lock) {
             Ok(()) => Kept::Yes,
             Err(error) => {
                 self.notice(Notice::NotStored {
@@ -353,6 +352,29 @@ impl Maintainer {
             path: name,
         });
         Ok((Arc::new(pair), kept))
+    }
+
+    /// Stores a new certificate if `lock` is still held. While the engine is away, that is tried again for as long as the
+    /// lock may be held: a restart or an election takes seconds, and another order would follow.
+    fn store_made(
+        &self,
+        values: &[(&str, &[u8])],
+        lock: Option<&SharedLock>,
+    ) -> Result<(), CertsError> {
+        let Some(lock) = lock else {
+            return self.storage.write_all(values, Guard::Always);
+        };
+        let began = Instant::now();
+        loop {
+            match self.storage.write_all(values, lock.guard()) {
+                Err(CertsError::Store(error))
+                    if error.fault == Fault::Away && began.elapsed() < STORING_MAX =>
+                {
+                    std::thread::sleep(STORING_PAUSE);
+                }
+                done => return done,
+            }
+        }
     }
 
     /// The key of the current certificate, if the plan reuses keys; an unreadable key is not reused.

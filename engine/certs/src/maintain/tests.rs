@@ -651,6 +651,25 @@ fn without_the_engine_nothing_is_ordered_and_what_is_known_is_served() {
 }
 
 #[test]
+fn a_new_certificate_is_stored_although_the_engine_was_away_for_a_moment() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let storage = Storage::shared(Arc::new(engine.clone()));
+    let orders = Arc::new(AtomicU32::new(0));
+    let counted = orders.clone();
+    let ordering = node(&s, &storage, move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        engine.fail_next(2, sluice_store::Fault::Away);
+        Ok(())
+    });
+    finish(&ordering.maintainer, s.start);
+    let stored = storage.read("certificates/remote/r.test/r.test.crt");
+    assert!(stored.unwrap().is_some());
+    assert!(!ordering.store.is_empty());
+    assert_eq!(orders.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn an_order_whose_lock_was_lost_serves_what_the_other_node_has_stored() {
     let s = setup(&[]);
     let engine = MemoryStore::new();
