@@ -7,7 +7,7 @@ mod peer;
 #[path = "../support/mod.rs"]
 mod support;
 
-use support::{client, harness, service, upstream, wire};
+use support::{abilities, client, harness, ports, service, temp_folder, upstream, wait, wire};
 
 mod acme;
 mod acme_server;
@@ -28,6 +28,7 @@ mod explain;
 mod expressions;
 mod fastcgi;
 mod files;
+mod fleet_soak;
 mod get_certificate;
 mod h2;
 mod h3;
@@ -64,6 +65,12 @@ mod sites;
 mod slow_clients;
 mod soak;
 mod status;
+#[allow(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "the servers of the store's own tests, of which these use a part"
+)]
+mod stores;
 mod studies;
 mod templates;
 mod tls;
