@@ -2,14 +2,14 @@
 //! session ticket keys are used.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use sluice_store::Change;
 
-use super::Maintainer;
 use super::make::{Reading, stored_name};
 use super::plan::{Attempts, Key};
+use super::{Bell, Maintainer};
 use crate::challenges::shared::{FOLDER as TOKENS, is_token};
 use crate::failure::{CertsError, Notice};
 use crate::limits::{CATCH_UP_MARGIN, CHALLENGE_AGE_MAX, FOLLOW_LOOK, FOLLOW_PAUSE};
@@ -30,6 +30,10 @@ impl Maintainer {
     pub fn follow(maintainer: &Weak<Maintainer>, report: impl Fn(Following<'_>)) {
         let mut is_lost = false;
         let mut current = SystemTime::now();
+        let arrivals = Arc::<Arrivals>::default();
+        let (taken, owner) = (arrivals.clone(), maintainer.clone());
+        let thread = std::thread::Builder::new().name("storage".to_owned());
+        let taking = thread.spawn(move || taken.take(&owner)).is_ok();
         while let Some(strong) = maintainer.upgrade() {
             let watch = strong.storage.watch().and_then(|watch| {
                 // What was written before the watch began.
@@ -57,6 +61,7 @@ impl Maintainer {
                     return;
                 };
                 match changes {
+                    Ok(changes) if taking => arrivals.add(strong.take_tokens(&changes)),
                     Ok(changes) => strong.take_changes(&changes),
                     Err(error) => {
                         let error = CertsError::from(error);
@@ -105,6 +110,12 @@ impl Maintainer {
 
     /// Takes these changes of the storage; those of this node have no effect.
     pub(crate) fn take_changes(&self, changes: &[Change]) {
+        let names = self.take_tokens(changes);
+        self.take_certificates(&names);
+    }
+
+    /// Takes challenges and session ticket keys; returns the names of the certificates that have changed.
+    fn take_tokens(&self, changes: &[Change]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let mut has_ticket_keys = false;
         for change in changes {
@@ -117,12 +128,10 @@ impl Maintainer {
                 has_ticket_keys |= key.starts_with("session_tickets/");
             }
         }
-        if !names.is_empty() {
-            self.take_certificates(&names);
-        }
         if has_ticket_keys {
             self.refresh_ticket_keys(SystemTime::now());
         }
+        names
     }
 
     /// Serves the stored certificates with these names, if they are newer than the served ones.
@@ -192,6 +201,37 @@ impl Maintainer {
         drop(state);
         self.notice(Notice::Served { names });
         self.bell.ring();
+    }
+}
+
+/// The names of certificates that have changed, until they are taken: reading them takes requests to the storage, and
+/// the CA waits for no challenge meanwhile. At most as many as the storage has.
+#[derive(Default)]
+struct Arrivals {
+    names: Mutex<BTreeSet<String>>,
+    bell: Bell,
+}
+
+impl Arrivals {
+    fn add(&self, names: BTreeSet<String>) {
+        if !names.is_empty() {
+            self.names().extend(names);
+            self.bell.ring();
+        }
+    }
+
+    /// Takes what arrives for as long as `maintainer` exists.
+    fn take(&self, maintainer: &Weak<Maintainer>) {
+        while let Some(strong) = maintainer.upgrade() {
+            let names = std::mem::take(&mut *self.names());
+            strong.take_certificates(&names);
+            drop(strong);
+            self.bell.wait(FOLLOW_LOOK);
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
