@@ -51,7 +51,9 @@ impl SharedStore {
     pub fn start(kind: Kind) -> Option<SharedStore> {
         Some(match kind {
             Kind::Etcd => {
-                let mut cluster = etcd::Cluster::start(1, &[])?;
+                // Without it, etcd 3.4 loses the last writes that it has confirmed when it is killed.
+                let durable = ["--unsafe-no-fsync=false"];
+                let mut cluster = etcd::Cluster::start(1, &durable)?;
                 drop(cluster.store());
                 let options = EtcdOptions {
                     prefix: "/web".to_owned(),
