@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// When it was taken.
     pub at: f64,
+    /// What the buttons of the dashboard may do.
+    pub actions: Vec<String>,
     /// The program.
     pub server: ServerInfo,
     /// The process.
@@ -320,6 +322,8 @@ pub struct UpstreamRow {
     pub healthy: bool,
     /// Whether an operator drains it: it gets no new requests.
     pub draining: bool,
+    /// For how many more seconds it gets no requests because an operator ejected it; `null` if that is not so.
+    pub ejected: Option<f64>,
     /// Why it gets none.
     pub reasons: Vec<String>,
     /// Requests in flight, if a policy or a limit counts them.
