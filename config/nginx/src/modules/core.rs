@@ -143,7 +143,10 @@ pub fn lower(cx: &mut Lowering<'_>, main: &Level<'_>, config: &mut Config) {
         http.grace_period = main.time("worker_shutdown_timeout").unwrap_or_default();
         http.memory_limit = main.size("memory_limit").unwrap_or_default();
     }
-    config.admin = dashboard(main);
+    config.admin = dashboard(main).map(|dashboard| Admin {
+        dashboard: Some(dashboard),
+        ..Admin::default()
+    });
     let workers = match main
         .find("worker_processes")
         .and_then(|line| line.args.first())
@@ -236,8 +239,8 @@ fn variables(main: &Level<'_>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The admin endpoint, if the buttons of its dashboard may do something.
-fn dashboard(main: &Level<'_>) -> Option<Admin> {
+/// The dashboard, if its buttons may do something.
+pub fn dashboard(main: &Level<'_>) -> Option<Dashboard> {
     let line = main.find("dashboard_actions")?;
     let actions = match line.arg(0)? {
         "off" => return None,
@@ -249,10 +252,7 @@ fn dashboard(main: &Level<'_>) -> Option<Admin> {
                 .collect()
         }
     };
-    Some(Admin {
-        dashboard: Some(Dashboard { actions }),
-        ..Admin::default()
-    })
+    Some(Dashboard { actions })
 }
 
 fn dashboard_actions(directive: &Directive) -> Option<Wrong> {
