@@ -101,6 +101,29 @@ impl Page {
         until(BROWSER_TIMEOUT, title, find, || seen.borrow().to_string());
     }
 
+    /// Waits until the page shows these words.
+    pub fn wait_for_words(&mut self, words: &str) {
+        let text = "document.body ? document.body.innerText : ''";
+        let seen = std::cell::RefCell::new(String::new());
+        let find = || {
+            *seen.borrow_mut() = self.value(text).as_str().unwrap_or_default().to_owned();
+            seen.borrow().contains(words).then_some(())
+        };
+        until(BROWSER_TIMEOUT, words, find, || seen.borrow().clone());
+    }
+
+    /// Keeps pictures of the page in light and dark, `NAME-light.png` and `NAME-dark.png`, which differ.
+    pub fn shows_both_schemes(&mut self, name: &str) {
+        let mut colors = Vec::new();
+        for scheme in ["light", "dark"] {
+            let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+            self.call("Emulation.setEmulatedMedia", &json!({"features": features}));
+            self.screenshot(&format!("{name}-{scheme}"));
+            colors.push(self.value("getComputedStyle(document.body).backgroundColor"));
+        }
+        assert_ne!(colors[0], colors[1]);
+    }
+
     /// Keeps a picture of the page for people, at `target/tmp/NAME.png`.
     pub fn screenshot(&mut self, name: &str) {
         let picture = self.call("Page.captureScreenshot", &json!({"format": "png"}));

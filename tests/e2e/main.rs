@@ -7,7 +7,7 @@ mod peer;
 #[path = "../support/mod.rs"]
 mod support;
 
-use support::{client, harness, service, upstream, wire};
+use support::{abilities, client, harness, ports, service, temp_folder, upstream, wait, wire};
 
 mod acme;
 mod acme_server;
@@ -23,11 +23,14 @@ mod containment;
 mod directed_upstreams;
 mod directives;
 mod documents;
+mod dynamic_checks;
+mod etcd_upstreams;
 mod events;
 mod explain;
 mod expressions;
 mod fastcgi;
 mod files;
+mod fleet_soak;
 mod get_certificate;
 mod h2;
 mod h3;
@@ -47,6 +50,7 @@ mod overload;
 mod pages;
 mod peer_certificates;
 mod php;
+mod policy_storage;
 mod process;
 mod proxy;
 mod proxy_header;
@@ -59,11 +63,19 @@ mod remote_admin;
 mod request_ids;
 mod request_paths;
 mod responders;
+mod shared_flight;
 mod shared_limits;
 mod sites;
 mod slow_clients;
 mod soak;
 mod status;
+mod storage_state;
+#[allow(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "the servers of the store's own tests, of which these use a part"
+)]
+mod stores;
 mod studies;
 mod templates;
 mod tls;

@@ -66,8 +66,12 @@ fn configuration(remote: u16, access: &Value) -> String {
 }
 
 fn start(remote: u16, access: &Value) -> Server {
+    start_with(&configuration(remote, access))
+}
+
+fn start_with(config: &str) -> Server {
     let setup = Setup::bare();
-    let config = setup.fill(&configuration(remote, access));
+    let config = setup.fill(config);
     setup.folder().write("sluice.json", config);
     let server = setup.args(&["run", "--config", "sluice.json"]).start();
     server.wait_for_words("remote admin endpoint started");
@@ -93,12 +97,23 @@ fn ask(
     server: &Server,
     remote: u16,
     owner: Option<&Owner>,
+    request: (&str, &str, &str),
+) -> Option<(u16, String)> {
+    ask_with(server, remote, owner, "", request)
+}
+
+/// The same, with more headers.
+fn ask_with(
+    server: &Server,
+    remote: u16,
+    owner: Option<&Owner>,
+    fields: &str,
     (method, path, body): (&str, &str, &str),
 ) -> Option<(u16, String)> {
     let mut wire = connect(&client(server, owner), remote, "localhost").ok()?;
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: any.test\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
+         {fields}Connection: close\r\n\r\n{body}",
         body.len()
     );
     wire.try_send(request).ok()?;
@@ -132,6 +147,29 @@ fn only_owners_of_listed_keys_are_let_in() {
     let other = Owner::of(&authority);
     assert_eq!(status(Some(&other), READ), Some(200));
     assert_eq!(status(Some(&other), CHANGE), Some(403));
+}
+
+#[test]
+fn the_dashboard_may_act_from_its_own_origin() {
+    let (remote, owner) = (free_port(), Owner::new());
+    let access = json!([{"public_keys": [encoded(&owner.pem)]}]);
+    let config = configuration(remote, &access);
+    let mut config: Value = serde_json::from_str(&config).expect("JSON");
+    config["admin"]["dashboard"] = json!({"actions": ["reload"]});
+    let server = start_with(&config.to_string());
+    for (fields, action, expected) in [
+        ("Origin: https://any.test\r\n", "reload", 200),
+        // A page of another site that a browser with the certificate shows.
+        ("Origin: https://other.test\r\n", "reload", 403),
+        ("Origin: http://any.test\r\n", "reload", 403),
+        ("", "reload", 403),
+        ("Origin: https://any.test\r\n", "drain", 403),
+    ] {
+        let request = ("POST", &*format!("/dashboard/actions/{action}"), "{}");
+        let found = ask_with(&server, remote, Some(&owner), fields, request);
+        let (status, said) = found.expect("a response");
+        assert_eq!(status, expected, "{fields}{said}");
+    }
 }
 
 #[test]

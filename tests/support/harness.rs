@@ -46,6 +46,13 @@ fn sluice_writing(folder: &Folder, blocks_max: u32) -> Command {
     command
 }
 
+/// The binary in a network namespace.
+fn sluice_in(folder: &Folder, network: &str) -> Command {
+    let mut command = apart(Command::new("ip"), folder);
+    command.args(["netns", "exec", network, env!("CARGO_BIN_EXE_sluice")]);
+    command
+}
+
 fn apart(mut command: Command, folder: &Folder) -> Command {
     command
         .current_dir(folder.path())
@@ -114,6 +121,7 @@ pub struct Setup {
     inherited: Option<OwnedFd>,
     files_max: Option<u32>,
     blocks_max: Option<u32>,
+    network: Option<String>,
 }
 
 impl Setup {
@@ -136,6 +144,7 @@ impl Setup {
             inherited: None,
             files_max: None,
             blocks_max: None,
+            network: None,
         }
     }
 
@@ -176,13 +185,22 @@ impl Setup {
         self
     }
 
+    /// Starts it in this network namespace, which `ip netns` knows.
+    pub fn in_network(mut self, name: &str) -> Setup {
+        self.network = Some(name.to_owned());
+        self
+    }
+
     /// Starts `sluice run` and waits until it serves all of its addresses.
     pub fn start(self) -> Server {
         let mut command = match (self.inherited, self.files_max, self.blocks_max) {
             (Some(socket), _, _) => sluice_with(&self.folder, socket),
             (None, Some(count), _) => sluice_within(&self.folder, count),
             (None, None, Some(count)) => sluice_writing(&self.folder, count),
-            (None, None, None) => sluice(&self.folder),
+            (None, None, None) => match &self.network {
+                Some(network) => sluice_in(&self.folder, network),
+                None => sluice(&self.folder),
+            },
         };
         let stderr = std::fs::File::create(self.folder.path().join("stderr")).expect("writable");
         let stdout = std::fs::File::create(self.folder.path().join("stdout")).expect("writable");
@@ -194,7 +212,10 @@ impl Setup {
         }
         command.args(args).stdout(stdout).stderr(stderr);
         command.env("SLUICE_ADMIN", format!("localhost:{}", self.admin));
-        let listener = Listener::start();
+        let listener = match &self.network {
+            Some(_) => Listener::at(&self.folder.path().join("notify")),
+            None => Listener::start(),
+        };
         command.env("NOTIFY_SOCKET", listener.name());
         command.envs(self.variables);
         let child = command.spawn().expect("the binary starts");

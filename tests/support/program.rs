@@ -66,6 +66,15 @@ impl Program {
     }
 }
 
+/// Sends a signal to a process, for those that the server does not know: `STOP` and `CONT`.
+pub fn signal(pid: u32, name: &str) {
+    // It is a shell builtin; a program `kill` does not exist everywhere.
+    let mut command = Command::new("sh");
+    command.args(["-c", "kill -\"$0\" \"$1\"", name, &pid.to_string()]);
+    let status = command.status().expect("a shell is there");
+    assert!(status.success(), "{command:?}: {status}");
+}
+
 fn read(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

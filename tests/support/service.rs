@@ -3,6 +3,7 @@
 use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
@@ -28,14 +29,24 @@ impl Listener {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("sluice-e2e-{}-{number}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).expect("a short name");
-        let socket = UnixDatagram::bind_addr(&address).expect("a name of our own");
+        Listener::of(&address, format!("@{name}"))
+    }
+
+    /// At a path, for a server in another network namespace: abstract names belong to one of them.
+    pub fn at(path: &Path) -> Listener {
+        let address = SocketAddr::from_pathname(path).expect("a short path");
+        Listener::of(&address, path.display().to_string())
+    }
+
+    fn of(address: &SocketAddr, name: String) -> Listener {
+        let socket = UnixDatagram::bind_addr(address).expect("a name of our own");
         let heard = Arc::<Heard>::default();
         let hearing = {
             let (socket, heard) = (socket.try_clone().expect("a second handle"), heard.clone());
             thread::spawn(move || hear(&socket, &heard))
         };
         Listener {
-            name: format!("@{name}"),
+            name,
             socket,
             heard,
             hearing: Some(hearing),

@@ -91,12 +91,15 @@ fn caddy(root: &Path) -> Option<PathBuf> {
     go_install(&folder, "caddy", &module)
 }
 
-/// Runs the soak test with its mixed load for this many minutes, and prints its figures.
+/// Runs the soak test with its mixed load for this many minutes, and prints its figures; then the other long tests.
 pub fn soak(root: &Path, minutes: &str) -> Outcome {
     if !minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) {
         eprintln!("`{minutes}` is not a number of minutes");
         return Outcome::Failed;
     }
+    let Some(pebble) = pebble(root) else {
+        return unavailable("soak", "pebble");
+    };
     let args = [
         "test",
         "--workspace",
@@ -108,22 +111,29 @@ pub fn soak(root: &Path, minutes: &str) -> Outcome {
         "--nocapture",
     ];
     let minutes = ("SLUICE_SOAK_MINUTES", OsStr::new(minutes));
-    cargo(root, &args, &[minutes]).into()
+    let pebble = ("SLUICE_PEBBLE", pebble.as_os_str());
+    cargo(root, &args, &[minutes, pebble]).into()
 }
 
 /// The ACME server that the tests use: a fixed release, the same everywhere.
 const PEBBLE: &str = "v2.10.1";
 
-/// Runs the tests that obtain certificates from a real ACME server, pebble. The tests that also need Caddy or Certbot
-/// report themselves as skipped if that cannot be installed.
-pub fn acme(root: &Path) -> Outcome {
+/// The folder with pebble and its DNS server, which Go builds.
+fn pebble(root: &Path) -> Option<PathBuf> {
     let folder = root.join("target/pebble").join(PEBBLE);
     for program in ["pebble", "pebble-challtestsrv"] {
         let module = format!("github.com/letsencrypt/pebble/v2/cmd/{program}@{PEBBLE}");
-        if go_install(&folder, program, &module).is_none() {
-            return unavailable("acme", "pebble");
-        }
+        go_install(&folder, program, &module)?;
     }
+    Some(folder)
+}
+
+/// Runs the tests that obtain certificates from a real ACME server, pebble. The tests that also need Caddy or Certbot
+/// report themselves as skipped if that cannot be installed.
+pub fn acme(root: &Path) -> Outcome {
+    let Some(folder) = pebble(root) else {
+        return unavailable("acme", "pebble");
+    };
     let (caddy, certbot) = (caddy(root), certbot(root));
     let programs = [
         ("SLUICE_PEBBLE", Some(&folder)),

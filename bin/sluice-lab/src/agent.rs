@@ -3,12 +3,15 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use sluice_experiment::agent::{Rules, TOKEN_VARIABLE, Token, serve, serve_stdio};
 use sluice_experiment::host::hosting;
+use sluice_experiment::limits::SILENCE_MAX;
 use sluice_load::generator::target::Reach;
 use sluice_load::outcome::{Completion, Outcome, Refused};
+use sluice_load::quantity::parse_duration;
 
 /// Options of `lab agent`.
 #[derive(Args, Debug)]
@@ -33,6 +36,9 @@ pub struct Options {
     /// Allow coordinators to start this program for an experiment (repeatable); nothing is started otherwise
     #[arg(long, value_name = "PROGRAM")]
     allow_run: Vec<String>,
+    /// Stop servers if their coordinator is silent for this long (for tests)
+    #[arg(long, hide = true, value_parser = parse_duration)]
+    silence: Option<Duration>,
 }
 
 /// Runs `lab agent` until the process is terminated, or its coordinator is gone.
@@ -46,13 +52,13 @@ pub fn run(options: &Options) -> Outcome {
         true => None,
         false => Some(hosting(&options.allow_run)),
     };
+    let rules = Rules {
+        token: None,
+        reach,
+        hosting,
+        silence_max: options.silence.unwrap_or(SILENCE_MAX),
+    };
     if options.stdio {
-        let token = None;
-        let rules = Rules {
-            token,
-            reach,
-            hosting,
-        };
         serve_stdio(rules).map_err(failed)?;
         return Ok(Completion::Yes);
     }
@@ -69,8 +75,7 @@ pub fn run(options: &Options) -> Outcome {
     std::io::stdout().flush().map_err(failed)?;
     let rules = Rules {
         token: Some(token),
-        reach,
-        hosting,
+        ..rules
     };
     serve(&listener, rules, |line| eprintln!("{line}")).map_err(failed)?;
     Ok(Completion::Yes)

@@ -43,7 +43,7 @@ enum Command {
     Break(Box<limit::BreakOptions>),
     /// Measure the load generator's own limits on this machine
     Calibrate(calibrate::Options),
-    /// Generate load, or run servers, for a coordinator on another machine (`hit --agent`, `run --servers`)
+    /// Generate load, or run servers or upstreams, for a coordinator on another machine (`hit --agent`, `run --servers`, `--upstreams`)
     Agent(agent::Options),
     /// Become another program that ends with the lab
     #[command(hide = true)]

@@ -51,17 +51,25 @@ struct SearchOptions {
     /// Experiment: print the cells and the duration without measuring anything
     #[arg(long)]
     plan: bool,
-    /// Experiment: run the servers under test and their upstreams on the machine of this agent
+    /// Experiment: run the servers under test, and their upstreams without --upstreams, on the machine of this agent
     #[arg(long, value_name = "AGENT")]
     servers: Option<AgentSpec>,
     /// Experiment: address of the servers' machine at which the load reaches them
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
+    /// Experiment: run the upstreams on the machine of this agent instead
+    #[arg(long, value_name = "AGENT")]
+    upstreams: Option<AgentSpec>,
+    /// Experiment: address of the upstreams' machine at which the servers reach them
+    #[arg(long, value_name = "IP")]
+    upstream_address: Option<IpAddr>,
 }
 
 /// Options that apply to an experiment; the file sets everything else.
-const OF_EXPERIMENTS: [&str; 13] = [
+const OF_EXPERIMENTS: [&str; 15] = [
     "servers",
+    "upstreams",
+    "upstream_address",
     "url",
     "only",
     "plan",
@@ -77,7 +85,14 @@ const OF_EXPERIMENTS: [&str; 13] = [
 ];
 
 /// Options that apply to experiments only.
-const ONLY_OF_EXPERIMENTS: [&str; 4] = ["only", "plan", "address", "servers"];
+const ONLY_OF_EXPERIMENTS: [&str; 6] = [
+    "only",
+    "plan",
+    "address",
+    "servers",
+    "upstreams",
+    "upstream_address",
+];
 
 /// Runs `lab find-limit`. `given` are the identifiers of the options on the command line.
 pub fn find_limit(options: &LimitOptions, given: &[String]) -> Outcome {
@@ -130,6 +145,8 @@ fn experiment(options: &SearchOptions, goal: &Goal, step: Duration, given: &[Str
         token_file: hit.token_file.clone(),
         servers: options.servers.clone(),
         address: options.address,
+        upstreams: options.upstreams.clone(),
+        upstream_address: options.upstream_address,
         interrupt: on_signal()?,
         ..run::Options::default()
     };

@@ -114,13 +114,14 @@ fn charts(result: &RunResult) -> Vec<(String, String)> {
         panels::rates_over_time(&view, Detail::FULL),
         panels::heat_maps(&view, Detail::FULL),
     ];
+    let layout = result.layout.as_deref().unwrap_or_default();
     let drawings = groups.into_iter().flatten().map(|panel| panel.drawing);
     drawings
         .enumerate()
         .map(|(at, drawing)| {
             (
                 format!("{:03}-{}.svg", at + 1, file_name(drawing.title())),
-                drawing.draw(true),
+                drawing.file(layout),
             )
         })
         .collect()

@@ -59,12 +59,18 @@ pub struct Options {
     /// File with the token of the agents (default: the variable SLUICE_LAB_TOKEN)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Run the servers under test and their upstreams on the machine of this agent, overriding the file
+    /// Run the servers under test, and their upstreams without --upstreams, on the machine of this agent, overriding the file
     #[arg(long, value_name = "AGENT")]
     pub servers: Option<AgentSpec>,
     /// Address of the servers' machine at which the load reaches them (default: the loopback address)
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
+    /// Run the upstreams on the machine of this agent instead, overriding the file
+    #[arg(long, value_name = "AGENT")]
+    pub upstreams: Option<AgentSpec>,
+    /// Address of the upstreams' machine at which the servers reach them (default: the loopback address)
+    #[arg(long, value_name = "IP")]
+    pub upstream_address: Option<IpAddr>,
     /// Random seed
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
@@ -132,6 +138,8 @@ pub fn run(options: &Options) -> Outcome {
         servers: options.servers,
         token_file: options.token_file,
         address: options.address,
+        upstreams: options.upstreams,
+        upstream_address: options.upstream_address,
         seed: options.seed,
         out: options.out,
         resume: options.resume,

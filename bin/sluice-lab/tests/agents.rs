@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use sluice_load::result::{Load, Mode, RunResult};
 
+use crate::ports::free_port;
 use crate::wait::eventually;
 use crate::world::{Backend, Folder, LAB, lab, output_text};
 
@@ -27,10 +28,15 @@ impl Agent {
         Agent::with(token_file, address, &[])
     }
 
-    /// With further options.
+    /// With further options. Instead of port 0 it gets one that it can have again if it is started anew: among those of clients,
+    /// which the system chooses from for 0, a connection of another test may have taken it by then.
     pub fn with(token_file: &str, address: &str, words: &[&str]) -> Self {
+        let address = match address.strip_suffix(":0") {
+            Some(host) => format!("{host}:{}", free_port()),
+            None => address.to_string(),
+        };
         let mut command = Command::new(LAB);
-        command.args(["agent", "--listen", address, "--token-file", token_file]);
+        command.args(["agent", "--listen", &address, "--token-file", token_file]);
         command.args(words);
         command
             .stdin(Stdio::null())
@@ -81,7 +87,12 @@ pub fn adds_up(load: &Load, machines: usize, listed: &str, text: &str) {
     let connections: usize = load.machines.iter().map(|m| m.connections).sum();
     assert_eq!(load.asked.connections, connections, "{text}");
     for machine in &load.machines {
-        assert!(machine.ok > 0, "{text}");
+        assert!(
+            machine.ok > 0,
+            "{:?} {:?} {text}",
+            load.machines,
+            load.connections
+        );
         // Both clocks are of this machine, so they differ by no more than the bound; the time of day may be adjusted.
         assert!(
             machine.clock_offset_s.abs() <= machine.clock_bound_s + 0.01,

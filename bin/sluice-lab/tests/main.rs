@@ -16,12 +16,15 @@ mod everyday;
 mod hotdogs;
 mod http3;
 mod pace;
+#[path = "../../../tests/support/ports.rs"]
+mod ports;
 mod requirements;
 mod run;
 mod scenario;
 mod search;
 mod servers;
 mod shares;
+mod upstreams;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

@@ -10,7 +10,7 @@ use crate::wait::eventually;
 use crate::world::{Backend, Folder, LAB, lab, output_text};
 
 /// Two servers that take 5 ms for a response, and one that is not installed.
-const EXPERIMENT: &str = r#"
+pub const EXPERIMENT: &str = r#"
 schema = "sluice.lab/1"
 name = "limits"
 title = "Limits of two servers"

@@ -10,20 +10,20 @@ use sluice_load::result::{CellState, Mode, RunResult};
 use crate::abilities::skipped;
 use crate::agents::{Agent, TOKEN, served, token_file};
 use crate::agents_run::{experiment, run};
-use crate::search::KNOWN;
+use crate::search::{self, KNOWN};
 use crate::wait::eventually;
 use crate::world::{self, FLOOR, Folder, LAB, lab, output_text, result};
 
-static EXPERIMENT: LazyLock<String> = LazyLock::new(|| {
+pub static EXPERIMENT: LazyLock<String> = LazyLock::new(|| {
     let tables = "[repeat]\nblocks = 1\nagain = 0\n[place]\npin = \"none\"";
     world::experiment("[5]", tables, FLOOR)
 });
 
 /// The option that allows the lab's own servers.
-const OWN: &str = "--allow-run=sluice-lab";
+pub const OWN: &str = "--allow-run=sluice-lab";
 
 /// An agent that may start the lab's own servers.
-fn host(folder: &Folder, address: &str) -> (Agent, String) {
+pub fn host(folder: &Folder, address: &str) -> (Agent, String) {
     let token = token_file(folder, TOKEN);
     let agent = Agent::with(&token, address, &[OWN]);
     (agent, token)
@@ -35,7 +35,7 @@ fn left(agent: &Child) -> Vec<String> {
 }
 
 /// Command lines of processes that have a name in them.
-fn processes_with(name: &str) -> Vec<String> {
+pub fn processes_with(name: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
     let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
@@ -48,7 +48,7 @@ fn place(agent: &Child) -> std::path::PathBuf {
 }
 
 /// Waits until an agent has stopped its servers and removed their folder.
-fn is_clean(agent: &Child) {
+pub fn is_clean(agent: &Child) {
     let none_left = || left(agent).is_empty() && !place(agent).exists();
     eventually("the servers to stop", none_left, || {
         format!("{:?}", left(agent))
@@ -296,8 +296,13 @@ fn an_agent_starts_only_what_it_allows() {
     }
 }
 
-/// Starts a run of one long block, and waits until its server has a load.
+/// Starts a run of one long block with servers of an agent, and waits until its server has a load.
 fn long_run(name: &str, words: &[&str]) -> (Folder, Agent, Child, String) {
+    long_run_with(name, &[OWN], words)
+}
+
+/// The same with these options of the agent.
+fn long_run_with(name: &str, of_agent: &[&str], words: &[&str]) -> (Folder, Agent, Child, String) {
     let (folder, file, out) = experiment(name, &EXPERIMENT);
     let counts = folder.file("counts");
     let text = EXPERIMENT
@@ -306,7 +311,8 @@ fn long_run(name: &str, words: &[&str]) -> (Folder, Agent, Child, String) {
         .replace("blocks = 1", "blocks = 3")
         .replace("400ms", "2s");
     fs::write(&file, text).unwrap();
-    let (agent, token) = host(&folder, "127.0.0.1:0");
+    let token = token_file(&folder, TOKEN);
+    let agent = Agent::with(&token, "127.0.0.1:0", of_agent);
     let mut command = Command::new(LAB);
     command.args(["run", &file, "--out", &out, "--servers", &agent.address]);
     command.args(["--token-file", &token]).args(words);
@@ -332,6 +338,30 @@ fn servers_stop_when_the_coordinator_is_gone() {
     assert_eq!(code, Some(0), "{text}");
 }
 
+/// Sends a signal to a process.
+fn signal(name: &str, process: &Child) {
+    let words = [format!("-{name}"), process.id().to_string()];
+    assert!(Command::new("kill").args(words).status().unwrap().success());
+}
+
+#[test]
+fn servers_stop_when_the_coordinator_is_silent_and_the_run_goes_on_when_it_is_back() {
+    // The agent waits for twenty seconds otherwise.
+    let of_agent = [OWN, "--silence", "3s"];
+    let (_folder, agent, running, out) = long_run_with("servers-silent", &of_agent, &[]);
+    signal("STOP", &running);
+    is_clean(&agent.child);
+    signal("CONT", &running);
+    let output = running.wait_with_output().unwrap();
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let said = format!("agent {}, which runs the servers, was lost", agent.address);
+    assert!(text.contains(&said), "{text}");
+    let measured = result(&out);
+    assert!(!measured.cells[0].blocks.is_empty(), "{text}");
+    is_clean(&agent.child);
+}
+
 #[test]
 fn servers_stop_with_their_agent_and_the_run_goes_on_with_the_next() {
     let (folder, mut agent, running, out) = long_run("servers-lost", &[]);
@@ -348,6 +378,99 @@ fn servers_stop_with_their_agent_and_the_run_goes_on_with_the_next() {
     let measured = result(&out);
     assert_eq!(measured.cells[0].blocks.len(), 2, "{text}");
     assert!(measured.notes.iter().any(|note| note.contains(&said)));
+}
+
+/// Starts a command on an experiment whose first server counts its requests, with servers of an agent, and waits until it has a
+/// load. The result goes to the last of the words.
+fn loaded(name: &str, text: &str, words: &[&str]) -> (Folder, Agent, Child, String) {
+    let folder = Folder::new(name);
+    let (file, counts) = (folder.file("own.toml"), folder.file("counts"));
+    let counted = text
+        .replace("127.0.0.1:{port}", "{address}:{port}")
+        .replace("--delay 5ms", &format!("--delay 5ms --counts {counts}"));
+    fs::write(&file, counted).unwrap();
+    let (agent, token) = host(&folder, "127.0.0.1:0");
+    let out = folder.file("out");
+    let mut command = Command::new(LAB);
+    command.args([words[0], &file]).args(&words[1..]).arg(&out);
+    command.args(["--servers", &agent.address, "--token-file", &token]);
+    let running = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let running = running.stderr(Stdio::piped()).spawn().unwrap();
+    let is_loaded = || served(&counts) > Some(10);
+    eventually("a load", is_loaded, String::new);
+    (folder, agent, running, out)
+}
+
+/// Ends an agent as a crash does, and waits until nothing of it is left.
+fn crash(agent: &mut Agent) {
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    is_clean(&agent.child);
+}
+
+#[test]
+fn a_lost_agent_of_servers_ends_the_search_of_one_cell_and_the_next_is_searched() {
+    let words = ["find-limit", "--step", "1s", "--json"];
+    let (folder, mut agent, searching, json) = loaded("servers-search", search::EXPERIMENT, &words);
+    crash(&mut agent);
+    let (again, _) = host(&folder, &agent.address);
+    let output = searching.wait_with_output().unwrap();
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let lost = format!("agent {}, which runs the servers, was lost", agent.address);
+    let searched: RunResult = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let note = format!("2 fast page: {lost}");
+    let mut notes = searched.notes.iter();
+    assert!(notes.any(|one| one.starts_with(&note)), "{text}");
+    let slow = searched.cells.iter();
+    let slow = slow.filter(|cell| cell.axis("subject") == "slow");
+    assert!(slow.count() >= 5, "{text}");
+    is_clean(&again.child);
+}
+
+#[test]
+fn a_search_without_its_agent_of_servers_ends_with_what_it_has() {
+    let words = ["break", "--step", "1s", "--only", "subject=fast", "--json"];
+    let (_folder, mut agent, searching, json) = loaded("servers-break", search::EXPERIMENT, &words);
+    // It never comes back, and no other cell needs it.
+    crash(&mut agent);
+    let output = searching.wait_with_output().unwrap();
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let lost = format!("agent {}, which runs the servers, was lost", agent.address);
+    let searched: RunResult = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert!(
+        searched.notes.iter().any(|one| one.contains(&lost)),
+        "{text}"
+    );
+    assert!(text.contains(&lost), "{text}");
+}
+
+#[test]
+fn the_limit_of_which_a_rate_is_a_share_is_searched_anew_with_the_next_agent() {
+    let (text, _) = CHECKED.split_once("[[check]]").unwrap();
+    // Long enough that the agent is lost within the search.
+    let text = &text.replace("step = \"300ms\"", "step = \"600ms\"");
+    let (folder, mut agent, running, out) = loaded("servers-anew", text, &["run", "--out"]);
+    crash(&mut agent);
+    let (again, _) = host(&folder, &agent.address);
+    let output = running.wait_with_output().unwrap();
+    let text = output_text(&output);
+    let lost = format!("agent {}, which runs the servers, was lost", agent.address);
+    let (_, anew) = text.split_once(&lost).expect(&text);
+    assert!(anew.contains("closed loop: "), "{text}");
+    // Whether there is a limit that a busy machine keeps to: the search ended, and the block with it.
+    let measured = result(&out);
+    let found = measured.limits.len();
+    assert_eq!(measured.cells[0].blocks.len(), found, "{text}");
+    let code = Some(i32::from(found == 0));
+    assert_eq!(output.status.code(), code, "{text}");
+    assert_eq!(
+        anew.contains("its rate is a share of a limit, and no rate"),
+        found == 0,
+        "{text}"
+    );
+    is_clean(&again.child);
 }
 
 #[test]
@@ -372,8 +495,7 @@ fn an_agent_that_the_run_started_leaves_no_process_of_a_server() {
     let running = running.stderr(Stdio::piped()).spawn().unwrap();
     let is_loaded = || served(&counts) > Some(100) && !processes_with(&counts).is_empty();
     eventually("a load", is_loaded, String::new);
-    let words = ["-INT", &running.id().to_string()];
-    assert!(Command::new("kill").args(words).status().unwrap().success());
+    signal("INT", &running);
     let output = running.wait_with_output().unwrap();
     let text = output_text(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");
@@ -384,20 +506,22 @@ fn an_agent_that_the_run_started_leaves_no_process_of_a_server() {
 }
 
 /// Two network namespaces that a cable connects: this one, and one with its own loopback.
-struct Cable {
-    name: String,
+pub struct Cable {
+    pub name: String,
     /// Addresses of both ends, which no other test of this machine has.
-    here: String,
-    there: String,
+    pub here: String,
+    pub there: String,
 }
 
 impl Cable {
-    fn lay() -> Option<Self> {
+    /// The tests of one program take different nets, from 248 to 251.
+    pub fn lay(net: u8) -> Option<Self> {
         let id = std::process::id();
-        let net = format!("10.249.{}", (id >> 6) & 255);
+        let name = format!("l{net}p{id}");
+        let net = format!("10.{net}.{}", (id >> 6) & 255);
         let first = (id & 63) * 4;
         let cable = Cable {
-            name: format!("lab{id}"),
+            name,
             here: format!("{net}.{}", first + 1),
             there: format!("{net}.{}", first + 2),
         };
@@ -430,7 +554,7 @@ fn ip(words: &[&str]) -> bool {
 #[test]
 fn servers_run_behind_a_network() {
     let (_folder, file, out) = experiment("servers-apart", &EXPERIMENT);
-    let Some(cable) = Cable::lay() else {
+    let Some(cable) = Cable::lay(249) else {
         skipped("network namespaces need privileges and `ip`");
         return;
     };

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 use clap::ValueEnum;
+use serde_json::Value;
 use sluice_diag::{Colour, Diagnostic, Report, Severity, Written};
 use sluice_pipeline::refusal::Refusal;
 
@@ -44,6 +45,8 @@ pub enum MessageFormat {
 pub struct Failed {
     text: String,
     gist: Gist,
+    /// The diagnostics of a configuration as objects.
+    diagnostics: Vec<Value>,
 }
 
 /// A summary of a failure: its first error.
@@ -76,6 +79,7 @@ impl Failed {
         Failed {
             text: format!("error: {title}\n"),
             gist: Gist { title, place: None },
+            diagnostics: Vec::new(),
         }
     }
 
@@ -96,6 +100,11 @@ impl Failed {
                 title: "the configuration is rejected".to_owned(),
                 place: None,
             }),
+            diagnostics: {
+                let lines = report.json();
+                let objects = lines.lines().map(serde_json::from_str);
+                objects.map(Result::unwrap_or_default).collect()
+            },
         }
     }
 
@@ -139,6 +148,11 @@ impl Failed {
     /// The summary.
     pub fn gist(&self) -> &Gist {
         &self.gist
+    }
+
+    /// The diagnostics of a rejected configuration as objects; empty if it was rejected for another reason.
+    pub fn diagnostics(&self) -> &[Value] {
+        &self.diagnostics
     }
 
     /// Prints it.

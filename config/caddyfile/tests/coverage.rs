@@ -185,6 +185,7 @@ impl Line {
             "events webhook" => outer("on") && self.outer(0, 2) == "webhook",
             "output net" => outer_two(&["output"], "net"),
             "browse" => outer("browse"),
+            "in_flight distributed" => outer("distributed") && self.outer(1, 0) == "in_flight",
             "dynamic" => outer("dynamic") || outer("source"),
             "transport http" => outer_two(&["transport"], "http"),
             "transport fastcgi" => outer_two(&["transport"], "fastcgi"),

@@ -82,6 +82,7 @@ pages! {
     "missing-events"
     "missing-key"
     "missing-name"
+    "missing-purge-storage"
     "missing-semicolon"
     "missing-uri"
     "needless-option"

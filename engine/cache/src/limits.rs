@@ -62,3 +62,38 @@ pub const EVICTED_AT_ONCE_MAX: usize = 1000;
 /// Minimum pause between log messages about files that cannot be written or read: a full disk would fill the log as
 /// well.
 pub const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
+
+/// Purges that are remembered while the index is being loaded; more count as a purge of everything that is not loaded yet.
+/// Loading takes seconds, and more purges than this in that time are as good as one of everything.
+pub const PURGED_MAX: usize = 4096;
+
+/// Bytes of their keys: keys of usual length for as many purges.
+pub const PURGED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Purges that the shared list keeps. A node that has missed more drops its whole cache.
+pub const PURGE_LIST_MAX: usize = 1024;
+
+/// Bytes of the shared list: a quarter of what stores take as a value, because each node reads it with each purge.
+pub const PURGE_LIST_BYTES_MAX: usize = 256 * 1024;
+
+/// Purges that wait to be recorded, which happens together; further ones fail. Each is a request that waits.
+pub const PURGES_WAITING_MAX: usize = 1024;
+
+/// How often a node tries to add to the shared list while other nodes add to it. Each failed attempt is one that succeeded
+/// elsewhere, and purges that wait are added together.
+pub const PURGE_ATTEMPTS_MAX: u32 = 32;
+
+/// How long a watch of the shared list waits at a time: the longest time until its thread sees that the cache was closed.
+pub const PURGE_WATCH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often the shared list is read although no change was reported, in case a watch is broken and does not know.
+pub const PURGE_LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// The first pause after the store of the list could not be reached; each further one is twice as long.
+pub const PURGE_RETRY_MIN: Duration = Duration::from_millis(500);
+
+/// The longest such pause: a node catches up so long after the store has returned.
+pub const PURGE_RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// The length of the file with the number of the last purge that was applied; it has two short lines.
+pub const PURGE_POSITION_BYTES_MAX: u64 = 4096;

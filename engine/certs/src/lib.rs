@@ -44,7 +44,7 @@ pub mod zerossl;
 pub use pki_types::{CertificateDer, PrivateKeyDer};
 
 pub use acme::{AcmeIssuer, AcmeOptions};
-pub use challenges::Challenges;
+pub use challenges::{Challenges, is_passing};
 pub use client_auth::{ClientAuth, ClientAuthMode, ClientJudge};
 pub use encrypted_keys::Passwords;
 pub use failure::{CertsError, Fault, Notice};

@@ -220,9 +220,19 @@ pub const TICKET_POLICIES_MAX: usize = 10_000;
 /// Maximum length of the error of the last attempt that is kept for each managed certificate, in bytes.
 pub const ERROR_BYTES_MAX: usize = 500;
 
-/// How long an order waits between writing a challenge to a shared store and telling the CA: watches of the other nodes
-/// deliver within milliseconds, and an order takes seconds anyway.
+/// How long an order waits between the announcement of its challenge by a shared store and telling the CA: watches of the
+/// other nodes deliver within milliseconds of that of this one, and an order takes seconds anyway.
 pub const CHALLENGE_SPREAD: Duration = Duration::from_millis(500);
+
+/// How long an order waits for that announcement, which takes milliseconds unless nodes or the store are overloaded.
+pub const CHALLENGE_SPREAD_MAX: Duration = Duration::from_secs(10);
+
+/// How long the write of a new certificate is tried again while the storage is away: as long as a lock lasts that is not
+/// renewed.
+pub const STORING_MAX: Duration = Duration::from_secs(15);
+
+/// The pause between two of these attempts.
+pub const STORING_PAUSE: Duration = Duration::from_millis(250);
 
 /// Pause before a storage that could not be followed is tried again.
 pub const FOLLOW_PAUSE: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
 //! Certificates and keys under Caddy's keys, in a folder or on an engine that several nodes share. `sluice-store` keeps
 //! them; the callers interpret them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use sluice_store::{
@@ -21,7 +22,12 @@ pub struct Storage {
     store: Arc<dyn Store>,
     /// Whether it is an engine for several nodes.
     is_shared: bool,
+    /// The locks that this process holds.
+    held: Arc<HeldLocks>,
 }
+
+/// The names of locks, with how often each is held.
+type HeldLocks = Mutex<BTreeMap<String, usize>>;
 
 /// Two storages are equal if they keep their values at the same place.
 impl PartialEq for Storage {
@@ -58,12 +64,26 @@ pub struct Stored {
     pub modified: SystemTime,
 }
 
+impl From<Value> for Stored {
+    fn from(value: Value) -> Stored {
+        Stored {
+            bytes: value.bytes,
+            version: value.version,
+            modified: value.modified,
+        }
+    }
+}
+
+/// What the names of values begin with that test a storage.
+pub(crate) const TRIAL: &str = "rw_test_";
+
 impl Storage {
     /// The storage in the folder `root`, which is created by the first write.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Storage {
             store: Arc::new(FileStore::new(root)),
             is_shared: false,
+            held: Arc::default(),
         }
     }
 
@@ -72,6 +92,7 @@ impl Storage {
         Storage {
             store,
             is_shared: true,
+            held: Arc::default(),
         }
     }
 
@@ -113,6 +134,13 @@ impl Storage {
         Ok(found)
     }
 
+    /// Like [`Storage::find`], for a write that depends on the version: a copy on this node has others.
+    fn find_latest(&self, name: &str) -> Result<Option<Stored>, CertsError> {
+        let key = self.key(name)?;
+        let found = self.store.load_latest(&[&key])?.pop().flatten();
+        Ok(found.map(Stored::from))
+    }
+
     fn load(&self, names: &[&str]) -> Result<Vec<Option<Stored>>, CertsError> {
         let keys: Vec<Key> = names
             .iter()
@@ -120,14 +148,7 @@ impl Storage {
             .collect::<Result<_, _>>()?;
         let keys: Vec<&Key> = keys.iter().collect();
         let values = self.store.load(&keys)?.into_iter();
-        let stored = values.map(|value| {
-            value.map(|value| Stored {
-                bytes: value.bytes,
-                version: value.version,
-                modified: value.modified,
-            })
-        });
-        Ok(stored.collect())
+        Ok(values.map(|value| value.map(Stored::from)).collect())
     }
 
     fn key(&self, name: &str) -> Result<Key, CertsError> {
@@ -152,7 +173,7 @@ impl Storage {
         name: &str,
         bytes: &[u8],
     ) -> Result<(), CertsError> {
-        self.write_all(&[(name, bytes)], Guard::Held(lock.0.fence()))
+        self.write_all(&[(name, bytes)], lock.guard())
     }
 
     /// Replaces all these values together if `guard` holds.
@@ -183,7 +204,8 @@ impl Storage {
 
     /// Deletes a value if it is still `bytes`.
     pub(crate) fn remove_if(&self, name: &str, bytes: &[u8]) -> Result<(), CertsError> {
-        let Some(found) = self.find(name)?.filter(|found| found.bytes == bytes) else {
+        let found = self.find_latest(name)?;
+        let Some(found) = found.filter(|found| found.bytes == bytes) else {
             return Ok(());
         };
         let key = self.key(name)?;
@@ -226,11 +248,12 @@ impl Storage {
     pub fn try_out(&self) -> Result<(), CertsError> {
         let content = format!("{:?}\n", SystemTime::now());
         // Other nodes may have the same process ID.
-        let name = format!("rw_test_{}_{:016x}", std::process::id(), seed_of(&content));
+        let (pid, random) = (std::process::id(), seed_of(&content));
+        let name = format!("{TRIAL}{pid}_{random:016x}");
         self.write(&name, content.as_bytes())?;
-        let found = self.read(&name)?;
+        let found = self.find_latest(&name)?;
         self.remove(&name)?;
-        if found.as_deref() == Some(content.as_bytes()) {
+        if found.is_some_and(|found| found.bytes == content.as_bytes()) {
             return Ok(());
         }
         Err(CertsError::Damaged {
@@ -339,10 +362,23 @@ impl Storage {
     /// process that died ends by itself within seconds.
     pub fn shared_lock(&self, name: &str, timeout: Duration) -> Result<SharedLock, CertsError> {
         let lease = self.store.lease(name, timeout);
-        lease.map(SharedLock).map_err(|error| match error.fault {
+        let lease = lease.map_err(|error| match error.fault {
             Fault::Held => CertsError::Locked(self.place_of(&format!("locks/{name}.lock"))),
             _ => error.into(),
+        })?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        *held.entry(name.to_owned()).or_default() += 1;
+        Ok(SharedLock {
+            lease,
+            name: name.to_owned(),
+            held: self.held.clone(),
         })
+    }
+
+    /// The names of the locks that this process holds.
+    pub fn held_locks(&self) -> Vec<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.keys().cloned().collect()
     }
 
     /// Watches all values.
@@ -363,12 +399,28 @@ impl Storage {
 
 /// A lock among all processes with a storage, held until it is dropped.
 #[derive(Debug)]
-pub struct SharedLock(Lease);
+pub struct SharedLock {
+    lease: Lease,
+    name: String,
+    held: Arc<HeldLocks>,
+}
 
 impl SharedLock {
     /// A guard for writes that must not happen once another process has the lock.
     pub fn guard(&self) -> Guard<'_> {
-        Guard::Held(self.0.fence())
+        Guard::Held(self.lease.fence())
+    }
+}
+
+impl Drop for SharedLock {
+    fn drop(&mut self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = held.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.name);
+            }
+        }
     }
 }
 
@@ -386,6 +438,19 @@ mod tests {
 
     use super::*;
     use crate::tests::TempFolder;
+
+    #[test]
+    fn the_locks_of_this_process_are_known() {
+        let storage = Storage::shared(Arc::new(MemoryStore::new()));
+        let lock = |name: &str| storage.shared_lock(name, Duration::ZERO);
+        let (a, b) = (lock("a").unwrap(), lock("b").unwrap());
+        assert!(lock("a").is_err());
+        assert_eq!(storage.clone().held_locks(), ["a", "b"]);
+        drop(a);
+        assert_eq!(storage.held_locks(), ["b"]);
+        drop(b);
+        assert!(storage.held_locks().is_empty());
+    }
 
     fn pair(text: &str) -> StoredPair {
         StoredPair {
@@ -422,6 +487,23 @@ mod tests {
         assert_eq!(names, ["locks"]);
         fs::write(folder.path().join("file"), "").unwrap();
         assert!(Storage::new(folder.path().join("file")).try_out().is_err());
+    }
+
+    /// An engine that is slow for a moment, so that reads come from the copy of this node.
+    #[test]
+    fn what_was_written_is_removed_although_a_copy_has_it_in_another_version() {
+        let folder = TempFolder::new();
+        let engine = MemoryStore::new();
+        let copy =
+            sluice_store::LocalCopy::new(Arc::new(engine.clone()), FileStore::new(folder.path()));
+        let storage = Storage::shared(Arc::new(copy));
+        storage.write("a", b"1").unwrap();
+        engine.fail_with(Some(Fault::Away));
+        // From now on the engine counts as away for a while.
+        assert!(storage.read("a").unwrap().is_some());
+        engine.fail_with(None);
+        storage.remove_if("a", b"1").unwrap();
+        assert!(engine.load(&[&Key::new("a").unwrap()]).unwrap()[0].is_none());
     }
 
     #[test]

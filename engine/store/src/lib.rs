@@ -28,6 +28,7 @@ pub mod memory;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod reseal;
 pub mod sealed;
 mod tls;
 pub mod transfer;
@@ -41,7 +42,8 @@ pub use failure::{Fault, StoreError};
 pub use file::FileStore;
 pub use key::{Key, KeyError};
 pub use lease::{Fence, Keep, Lease};
-pub use local_copy::LocalCopy;
+pub use local_copy::{CopyStanding, LocalCopy};
+pub use reseal::{ResealOutcome, ResealReport, ResealStep};
 pub use tls::{TlsOptions, TlsVerification};
 pub use values::{Change, Entry, Guard, Reach, Value, Version, Write};
 
@@ -94,6 +96,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// What this store has done since it was opened. Stores that do not count return zeros.
     fn statistics(&self) -> Statistics {
         Statistics::default()
+    }
+
+    /// Encrypts with the newest key what is in plain text or under an older key, each value only if nothing else has
+    /// written it meanwhile, and reports each value that is to be encrypted.
+    ///
+    /// # Errors
+    /// [`Fault::Setting`] if no key is configured. What was done until an error of the engine stays.
+    fn reseal(&self, _report: &mut ResealReport<'_>) -> Result<(), StoreError> {
+        let what = "no encryption key is configured";
+        Err(StoreError::new(Fault::Setting, self.place(), what))
+    }
+
+    /// The state of the copy on this node; `None` if there is none.
+    fn copy(&self) -> Option<CopyStanding> {
+        None
     }
 }
 

@@ -105,3 +105,7 @@ pub const NOTIFICATIONS_MAX: usize = 1024;
 
 /// How often a transaction is repeated that another one has undone.
 pub const CONFLICT_RETRIES: u32 = 5;
+
+/// How often a value is encrypted anew that others write at the same time: what they write has the newest key already, if
+/// they have it.
+pub const RESEAL_ATTEMPTS: u32 = 3;

@@ -5,14 +5,15 @@
 //! then, because nobody knows whether it exists. A holder of a lease, who must know the present state, calls
 //! [`Store::load_latest`].
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::failure::{Fault, StoreError};
 use crate::file::FileStore;
 use crate::lease::Lease;
-use crate::limits::{AWAY_PAUSE, READ_TIMEOUT};
+use crate::limits::{AWAY_PAUSE, READ_TIMEOUT, WRITES_MAX};
 use crate::values::{Change, Entry, Guard, Reach, Value, Write};
 use crate::{Key, Statistics, Store, Watch};
 
@@ -21,14 +22,37 @@ use crate::{Key, Statistics, Store, Watch};
 pub struct LocalCopy {
     engine: Arc<dyn Store>,
     copy: FileStore,
+    is_passing: fn(&Key) -> bool,
     standing: Arc<Mutex<Standing>>,
+    /// Held by writers of the copy, so that its values are counted right.
+    writing: Arc<Mutex<()>>,
 }
 
-/// What is known about the engine.
+/// What is known about the engine and the copy.
 #[derive(Debug, Default)]
 struct Standing {
-    /// It failed with this error, and is not asked again before this moment.
+    /// The engine failed with this error, and is not asked again before this moment.
     away: Option<(StoreError, Instant)>,
+    /// When it last responded.
+    heard: Option<Instant>,
+    /// Values in the copy, and the time of the newest one when they were first counted.
+    counted: Option<(u64, Option<SystemTime>)>,
+    /// Reads that the copy has served.
+    reads: u64,
+}
+
+/// The state of a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyStanding {
+    /// Values in it; `None` before the first call.
+    pub entries: Option<u64>,
+    /// How long ago the engine last responded, or when the newest value was written if it has not responded since the
+    /// store was opened; `None` if neither is known.
+    pub age: Option<Duration>,
+    /// Whether the engine is away, so that the copy stands in for it.
+    pub is_in_use: bool,
+    /// Reads that the copy has served.
+    pub reads: u64,
 }
 
 impl LocalCopy {
@@ -37,8 +61,18 @@ impl LocalCopy {
         LocalCopy {
             engine,
             copy,
+            is_passing: |_| false,
             standing: Arc::default(),
+            writing: Arc::default(),
         }
+    }
+
+    /// Leaves the values of these keys out of the copy: a node that starts without the engine has no use for them. Each
+    /// write of the copy waits for the disk, and a watch is as late as the copies of all changes before.
+    #[must_use]
+    pub fn leaving_out(mut self, is_passing: fn(&Key) -> bool) -> LocalCopy {
+        self.is_passing = is_passing;
+        self
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -58,8 +92,58 @@ impl LocalCopy {
                 self.standing().away = Some((error.clone(), Instant::now() + AWAY_PAUSE));
             }
             // Any other response comes from an engine that works.
-            Ok(_) | Err(_) => self.standing().away = None,
+            Ok(_) | Err(_) => {
+                let mut standing = self.standing();
+                standing.away = None;
+                standing.heard = Some(Instant::now());
+            }
         }
+    }
+
+    /// Counts the values of the copy, if they are not counted yet.
+    fn count(&self) {
+        if self.standing().counted.is_some() {
+            return;
+        }
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.standing().counted.is_some() {
+            return;
+        }
+        let listed = self.copy.list(&Key::default(), Reach::All);
+        let entries = listed.unwrap_or_default();
+        let newest = entries.iter().filter_map(|entry| match entry {
+            Entry::Value { modified, .. } => Some(*modified),
+            Entry::Folder(_) => None,
+        });
+        let newest = newest.max();
+        self.standing().counted = Some((entries.len() as u64, newest));
+    }
+
+    /// Writes to the copy. If that fails, the copy is older than it could be.
+    fn write(&self, writes: &[Write<'_>]) {
+        self.count();
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys: Vec<&Key> = writes.iter().map(Write::key).collect();
+        let before = self.copy.load(&keys);
+        if self.copy.save(writes, Guard::Always).is_err() {
+            return;
+        }
+        let mut standing = self.standing();
+        let Some((entries, _)) = &mut standing.counted else {
+            return;
+        };
+        for (write, before) in writes.iter().zip(before.unwrap_or_default()) {
+            match (write, before) {
+                (Write::Put(..), None) => *entries += 1,
+                (Write::Delete(_), Some(_)) => *entries = entries.saturating_sub(1),
+                (Write::Put(..), Some(_)) | (Write::Delete(_), None) => {}
+            }
+        }
+    }
+
+    /// Notes that the copy has served a read.
+    fn served(&self) {
+        self.standing().reads += 1;
     }
 
     /// Calls the engine on another thread, so that a dead one can be waited for as long as is sensible.
@@ -93,8 +177,11 @@ impl LocalCopy {
         call: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
         instead: impl Fn() -> Option<T>,
     ) -> Result<(T, Origin), StoreError> {
+        self.count();
         if let Some(error) = self.known_away() {
-            return instead().map(|found| (found, Origin::Copy)).ok_or(error);
+            let found = instead().ok_or(error)?;
+            self.served();
+            return Ok((found, Origin::Copy));
         }
         let coming = self.begin(call)?;
         let mut result = match coming.recv_timeout(READ_TIMEOUT) {
@@ -109,6 +196,7 @@ impl LocalCopy {
         };
         if result.as_ref().is_err_and(is_away) {
             if let Some(found) = instead() {
+                self.served();
                 return Ok((found, Origin::Copy));
             }
             if let Ok(late) = coming.recv() {
@@ -122,25 +210,38 @@ impl LocalCopy {
         StoreError::new(Fault::Away, self.place(), "the call ended unexpectedly")
     }
 
-    /// Writes what the engine has to the copy. If that fails, the copy is older than it could be.
-    fn keep(&self, keys: &[&Key], values: &[Option<Value>]) {
-        let before = self.copy.load(keys).unwrap_or_default();
-        let before = before
-            .iter()
-            .map(Option::as_ref)
-            .chain(std::iter::repeat(None));
-        let mut writes = Vec::new();
-        for ((key, value), before) in keys.iter().zip(values).zip(before) {
-            match (value, before) {
-                (Some(value), Some(before)) if value.bytes == before.bytes => {}
-                (Some(value), _) => writes.push(Write::Put(key, &value.bytes)),
-                (None, Some(_)) => writes.push(Write::Delete(key)),
-                (None, None) => {}
+    /// Writes what the engine has to the copy, together as far as a store takes it. If that fails, the copy is older
+    /// than it could be.
+    fn keep(&self, present: &[(&Key, Option<&Value>)]) {
+        let lasting = |(key, _): &&(&Key, Option<&Value>)| !(self.is_passing)(key);
+        let present: Vec<_> = present.iter().filter(lasting).collect();
+        for part in present.chunks(WRITES_MAX) {
+            let keys: Vec<&Key> = part.iter().map(|(key, _)| *key).collect();
+            let before = self.copy.load(&keys).unwrap_or_default();
+            let before = before
+                .iter()
+                .map(Option::as_ref)
+                .chain(std::iter::repeat(None));
+            let mut writes = Vec::new();
+            for ((key, value), before) in part.iter().zip(before) {
+                match (value, before) {
+                    (Some(value), Some(before)) if value.bytes == before.bytes => {}
+                    (Some(value), _) => writes.push(Write::Put(key, &value.bytes)),
+                    (None, Some(_)) => writes.push(Write::Delete(key)),
+                    (None, None) => {}
+                }
+            }
+            if !writes.is_empty() {
+                self.write(&writes);
             }
         }
-        if !writes.is_empty() {
-            let _ = self.copy.save(&writes, Guard::Always);
-        }
+    }
+
+    /// Writes what was read to the copy.
+    fn keep_read(&self, keys: &[&Key], values: &[Option<Value>]) {
+        let values = values.iter().map(Option::as_ref);
+        let present: Vec<_> = keys.iter().copied().zip(values).collect();
+        self.keep(&present);
     }
 }
 
@@ -174,7 +275,7 @@ impl Store for LocalCopy {
         };
         let (values, origin) = self.ask(from_engine, from_copy)?;
         if origin == Origin::Engine {
-            self.keep(keys, &values);
+            self.keep_read(keys, &values);
         }
         Ok(values)
     }
@@ -183,7 +284,7 @@ impl Store for LocalCopy {
         let result = self.engine.load_latest(keys);
         self.note(&result);
         let values = result?;
-        self.keep(keys, &values);
+        self.keep_read(keys, &values);
         Ok(values)
     }
 
@@ -191,7 +292,13 @@ impl Store for LocalCopy {
         let result = self.engine.save(writes, guard);
         self.note(&result);
         result?;
-        let _ = self.copy.save(writes, Guard::Always);
+        let lasting = writes
+            .iter()
+            .filter(|write| !(self.is_passing)(write.key()));
+        let lasting: Vec<Write<'_>> = lasting.copied().collect();
+        if !lasting.is_empty() {
+            self.write(&lasting);
+        }
         Ok(())
     }
 
@@ -228,6 +335,19 @@ impl Store for LocalCopy {
     fn statistics(&self) -> Statistics {
         self.engine.statistics()
     }
+
+    fn copy(&self) -> Option<CopyStanding> {
+        let standing = self.standing();
+        let (entries, newest) = standing.counted.unzip();
+        let since_newest = || newest.flatten()?.elapsed().ok();
+        let heard = standing.heard.map(|at| at.elapsed());
+        Some(CopyStanding {
+            entries,
+            age: heard.or_else(since_newest),
+            is_in_use: standing.away.is_some(),
+            reads: standing.reads,
+        })
+    }
 }
 
 /// A watch whose changes reach the copy.
@@ -239,14 +359,14 @@ struct CopyingWatch {
 impl Watch for CopyingWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
         let result = self.watch.next(timeout);
-        if let Err(error) = &result {
-            self.store.note::<()>(&Err(error.clone()));
-        }
+        self.store.note(&result);
         let changes = result?;
-        for change in &changes {
-            self.store
-                .keep(&[&change.key], std::slice::from_ref(&change.value));
-        }
+        let changed = changes.iter();
+        let changed = changed.map(|change| (&change.key, change.value.as_ref()));
+        // Of several changes of one key, the last.
+        let last: BTreeMap<&Key, Option<&Value>> = changed.collect();
+        let last: Vec<(&Key, Option<&Value>)> = last.into_iter().collect();
+        self.store.keep(&last);
         Ok(changes)
     }
 }
@@ -365,6 +485,62 @@ mod tests {
         let restarted = s.restarted();
         assert_eq!(text(&restarted, "a").unwrap().as_deref(), Some("2"));
         assert_eq!(text(&restarted, "b").unwrap().as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn the_state_of_the_copy_is_known() {
+        let s = Setup::new("standing");
+        let standing = |store: &LocalCopy| store.copy().unwrap();
+        assert_eq!(standing(&s.store), CopyStanding::default());
+        put(&s.store, "a", "1");
+        put(&s.store, "a", "2");
+        put(&s.engine, "b", "3");
+        text(&s.store, "b").unwrap();
+        let known = standing(&s.store);
+        assert_eq!((known.entries, known.is_in_use), (Some(2), false));
+        assert!(known.age.is_some());
+        s.engine.fail_with(Some(Fault::Away));
+        let restarted = s.restarted();
+        text(&restarted, "a").unwrap();
+        let known = standing(&restarted);
+        assert_eq!((known.entries, known.is_in_use), (Some(2), true));
+        assert_eq!(known.reads, 1);
+        assert!(known.age.is_some(), "that of the newest value");
+        s.engine.fail_with(None);
+        let gone = key("a");
+        restarted
+            .save(&[Write::Delete(&gone)], Guard::Always)
+            .unwrap();
+        let known = standing(&restarted);
+        assert_eq!((known.entries, known.is_in_use), (Some(1), false));
+    }
+
+    #[test]
+    fn passing_values_are_not_copied_and_lasting_ones_beside_them_are() {
+        let s = Setup::new("passing");
+        let store = s.store.clone().leaving_out(|key| key.as_str() == "token");
+        let (token, lasting) = (key("token"), key("lasting"));
+        let both = [Write::Put(&token, b"t"), Write::Put(&lasting, b"l")];
+        store.save(&both, Guard::Always).unwrap();
+        let mut watch = store.watch(&key("")).unwrap();
+        // Of several changes in one batch, the last is copied.
+        put(&s.engine, "lasting", "2");
+        put(&s.engine, "gone", "3");
+        let gone = key("gone");
+        let delete = [Write::Delete(&gone)];
+        s.engine.save(&delete, Guard::Always).unwrap();
+        put(&s.engine, "token", "4");
+        let mut seen = Vec::new();
+        while !seen.iter().any(|change: &Change| change.key == token) {
+            seen.extend(watch.next(Duration::from_secs(30)).unwrap());
+        }
+        assert_eq!(text(&store, "token").unwrap().as_deref(), Some("4"));
+        s.engine.fail_with(Some(Fault::Away));
+        assert!(text(&store, "token").is_err());
+        assert!(text(&store, "gone").is_err());
+        assert_eq!(text(&store, "lasting").unwrap().as_deref(), Some("2"));
+        let copied = store.list(&key(""), Reach::All).unwrap();
+        assert_eq!(copied.len(), 1, "{copied:?}");
     }
 
     #[test]

@@ -34,6 +34,8 @@ struct State {
     changes: Vec<Change>,
     revision: u64,
     fault: Option<Fault>,
+    /// How many calls still fail, and how.
+    failing: (u32, Option<Fault>),
 }
 
 impl MemoryStore {
@@ -48,14 +50,21 @@ impl MemoryStore {
         self.shared.changed.notify_all();
     }
 
+    /// The next `count` calls fail with `fault`.
+    pub fn fail_next(&self, count: u32, fault: Fault) {
+        self.state().failing = (count, Some(fault));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         let state = self.shared.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ready(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        let state = self.state();
-        match state.fault {
+        let mut state = self.state();
+        let (left, fault) = state.failing;
+        state.failing.0 = left.saturating_sub(1);
+        match state.fault.or(fault.filter(|_| left > 0)) {
             Some(fault) => Err(StoreError::new(fault, PLACE, "the test says so")),
             None => Ok(state),
         }

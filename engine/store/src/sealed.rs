@@ -20,8 +20,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use crate::calls::{Statistics, checked};
 use crate::failure::{Fault, StoreError};
 use crate::lease::Lease;
+use crate::reseal::{self, ResealOutcome, ResealReport};
 use crate::values::{Change, Entry, Guard, Reach, Value, Write};
-use crate::{Key, Store, Watch};
+use crate::{CopyStanding, Key, Store, Watch};
 
 /// What an encrypted value begins with.
 const MAGIC: &[u8] = b"sluice sealed 1\n";
@@ -56,15 +57,6 @@ pub enum SealScope {
 pub struct SealedStore {
     inner: Box<dyn Store>,
     seals: Arc<Seals>,
-}
-
-/// What `reseal` has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resealed {
-    /// How many values were encrypted, or encrypted with the first key in the place of another.
-    pub changed: u64,
-    /// The keys of values that were written at the same time, and were left to their writer.
-    pub busy: Vec<Key>,
 }
 
 #[derive(Debug)]
@@ -139,34 +131,16 @@ impl SealedStore {
         })
     }
 
-    /// Encrypts with the first key what is not encrypted or has another key, after encryption was enabled or its key
-    /// was changed.
-    ///
-    /// # Errors
-    /// Those of the engine, and [`Fault::Foreign`] for a value whose key is not configured. What was done stays.
-    pub fn reseal(&self) -> Result<Resealed, StoreError> {
-        let mut done = Resealed::default();
-        for entry in self.inner.list(&Key::default(), Reach::All)? {
-            let key = entry.key();
-            if !self.seals.covers(key) {
-                continue;
-            }
-            let Some(value) = self.inner.load(&[key])?.remove(0) else {
-                continue;
-            };
-            if self.seals.is_current(&value.bytes) {
-                continue;
-            }
-            let plain = self.seals.open(key, value.bytes)?;
-            let sealed = self.seals.seal(key, &plain);
-            let unchanged = Guard::Unchanged(key, Some(&value.version));
-            match self.inner.save(&[Write::Put(key, &sealed)], unchanged) {
-                Ok(()) => done.changed += 1,
-                Err(error) if error.fault == Fault::Refused => done.busy.push(key.clone()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+    fn reseal_one(&self, key: &Key) -> Result<ResealOutcome, StoreError> {
+        let found = self.inner.load_latest(&[key])?.pop().flatten();
+        let Some(value) = found.filter(|value| !self.seals.is_current(&value.bytes)) else {
+            return Ok(ResealOutcome::Current);
+        };
+        let plain = self.seals.open(key, value.bytes)?;
+        let sealed = self.seals.seal(key, &plain);
+        let unchanged = Guard::Unchanged(key, Some(&value.version));
+        self.inner.save(&[Write::Put(key, &sealed)], unchanged)?;
+        Ok(ResealOutcome::Sealed)
     }
 }
 
@@ -306,6 +280,18 @@ impl Store for SealedStore {
     fn statistics(&self) -> Statistics {
         self.inner.statistics()
     }
+
+    fn copy(&self) -> Option<CopyStanding> {
+        self.inner.copy()
+    }
+
+    fn reseal(&self, report: &mut ResealReport<'_>) -> Result<(), StoreError> {
+        let listed = self.inner.list(&Key::default(), Reach::All)?;
+        let keys = listed.iter().map(Entry::key);
+        let keys = keys.filter(|key| self.seals.covers(key)).cloned();
+        let keys: Vec<Key> = keys.collect();
+        reseal::each(&keys, |key| self.reseal_one(key), report)
+    }
 }
 
 struct SealedWatch {
@@ -427,9 +413,8 @@ mod tests {
         assert_eq!(get(&store, "old.key").unwrap(), b"of Caddy, not encrypted");
         assert_eq!(get(&store, "one.key").unwrap(), b"1");
         put(&store, "two.key", b"2");
-        let done = store.reseal().unwrap();
-        assert_eq!((done.changed, done.busy.len()), (2, 0));
-        assert_eq!(store.reseal().unwrap(), Resealed::default());
+        assert_eq!(resealed(&store), ["old.key", "one.key"]);
+        assert_eq!(resealed(&store), Vec::<String>::new());
         let only_new = sealed(&inner, &[2]);
         for (name, content) in [
             ("old.key", &b"of Caddy, not encrypted"[..]),
@@ -438,7 +423,31 @@ mod tests {
             assert_eq!(get(&only_new, name).unwrap(), content);
         }
         put(&sealed(&inner, &[9]), "foreign.key", b"3");
-        assert_eq!(store.reseal().unwrap_err().fault, Fault::Foreign);
+        put(&inner, "late.key", b"4");
+        let mut unusable = Vec::new();
+        let done = store.reseal(&mut |step| {
+            if let ResealOutcome::Unusable(error) = step.outcome {
+                unusable.push((step.key.to_string(), error.fault, step.total));
+            }
+        });
+        assert_eq!(done, Ok(()));
+        let expected = ("foreign.key".to_owned(), Fault::Foreign, 5);
+        assert_eq!(unusable, [expected]);
+        assert_ne!(stored(&inner, "late.key"), b"4", "the others are encrypted");
+        let plain = inner.reseal(&mut |_| {}).unwrap_err();
+        assert_eq!(plain.fault, Fault::Setting);
+    }
+
+    /// The keys of the values that are encrypted anew.
+    fn resealed(store: &SealedStore) -> Vec<String> {
+        let mut keys = Vec::new();
+        let done = store.reseal(&mut |step| {
+            if step.outcome == ResealOutcome::Sealed {
+                keys.push(step.key.to_string());
+            }
+        });
+        assert_eq!(done, Ok(()));
+        keys
     }
 
     #[test]

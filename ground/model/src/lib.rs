@@ -15,6 +15,7 @@ use core::fmt;
 use serde_json::Value;
 
 mod address;
+mod dashboard;
 mod data_rate;
 mod dialect;
 pub mod events;
@@ -34,6 +35,7 @@ mod value;
 pub mod walk;
 
 pub use address::{Address, AddressError, PortRange};
+pub use dashboard::{Dashboard, DashboardAction};
 pub use dialect::Dialect;
 pub use events::EventsApp;
 pub use handler::{Handler, Route, cache, nginx, proxy};
@@ -85,6 +87,8 @@ objects! {
         pub identity: Option<AdminIdentity>,
         /// Control from other machines.
         pub remote: Option<RemoteAdmin>,
+        /// The dashboard.
+        pub dashboard: Option<Dashboard>,
     }
 
     /// Who we are towards remote controllers.

@@ -17,6 +17,7 @@ pub mod limit;
 pub mod limits;
 pub mod memory;
 pub mod overload;
+pub mod presence;
 pub mod random;
 pub mod retry;
 pub mod typical;

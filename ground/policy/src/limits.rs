@@ -104,3 +104,11 @@ pub const LEASE_LIFE_PART: u32 = 16;
 
 /// The longest lease: with long windows, a client that has left must not keep what others could use.
 pub const LEASE_LIFE_MAX: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// How long a node that did not respond is left out before one request finds out whether it is back. A node that restarts
+/// needs about so long, and its share of the requests is served by others meanwhile.
+pub const NODE_PAUSE: Duration = Duration::from_secs(2);
+
+/// Requests in a row without a response in time after which a node counts as away: one or two may be slow because of
+/// what they ask for.
+pub const NODE_SILENCES_MAX: u32 = 3;

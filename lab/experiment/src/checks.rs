@@ -7,8 +7,18 @@ mod trace;
 
 use super::comparison::Comparison;
 use super::file::{CheckPart, Switch, Test};
-pub use observe::{Logs, Observed, observe};
+pub use observe::{Logs, Observed, is_own, metrics, observe};
+use serde::{Deserialize, Serialize};
 use sluice_load::result::{BackendCounts, Check, Load, Resources};
+
+/// Connections that a kernel accepted for all programs during a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Accepted {
+    /// On the machine of servers and upstreams: those of clients are among them.
+    WithClients(u64),
+    /// On a machine of the upstreams only.
+    Upstreams(u64),
+}
 
 /// The counters of one block.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +27,9 @@ pub struct Seen<'a> {
     pub load: &'a Load,
     /// Counters of one of the lab's own upstreams.
     pub counts: Option<&'a BackendCounts>,
-    /// Connections that the kernel accepted for all programs during the load; `None` if the kernel does not report it,
-    /// or the upstream uses a unix socket, which it does not count.
-    pub accepted: Option<u64>,
+    /// Connections that the kernel accepted during the load; `None` if the kernel does not report it, or the upstream uses a
+    /// unix socket, which it does not count.
+    pub accepted: Option<Accepted>,
     /// Resource usage.
     pub resources: &'a Resources,
     /// What was observed of the server after the load.
@@ -57,7 +67,10 @@ impl Seen<'_> {
         if !self.counts_connections() {
             return None;
         }
-        let dialed = self.accepted?.saturating_sub(connections.opened);
+        let dialed = match self.accepted? {
+            Accepted::WithClients(all) => all.saturating_sub(connections.opened),
+            Accepted::Upstreams(all) => all,
+        };
         let detail = format!(
             "{dialed} connections besides those of clients for {} responses (counted by the kernel)",
             connections.responses
@@ -256,7 +269,7 @@ fn inner(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
         ));
     }
     if let Some(metric) = &part.metric {
-        let found = seen.observed.metrics.get(&metric.name);
+        let found = seen.observed.metrics.get(&metric.key());
         checks.push(match found {
             Some(Err(reason)) => unknown(format!("{} {}", metric.name, metric.value), reason),
             Some(Ok(value)) => {
@@ -380,9 +393,15 @@ mod tests {
         assert_eq!(found(counts(30), None), with(Some(true)));
         assert_eq!(found(counts(900), None), with(Some(false)));
         // 20 of them are those of the clients.
-        assert_eq!(found(None, Some(70)), with(Some(true)));
-        assert_eq!(found(None, Some(900)), with(Some(false)));
+        let all = |count| Some(Accepted::WithClients(count));
+        assert_eq!(found(None, all(70)), with(Some(true)));
+        assert_eq!(found(None, all(900)), with(Some(false)));
         assert_eq!(found(None, None), with(None));
+        // On a machine of their own upstreams accept none of clients: 110 would be 90 there.
+        assert_eq!(found(None, all(110)), with(Some(true)));
+        let upstreams = |count| found(None, Some(Accepted::Upstreams(count)));
+        assert_eq!(upstreams(110), with(Some(false)));
+        assert_eq!(upstreams(90), with(Some(true)));
         // A slow server is not one that closes connections.
         let mut slow = load.clone();
         (slow.connections.responses, slow.connections.opened) = (1_770, 1_000);

@@ -68,17 +68,21 @@ fn absent(command: &str) -> String {
     format!("`{first}` is not installed{help}")
 }
 
-/// Why an upstream of a cell is not available here.
+/// Why an upstream of a cell is not available here. One of another machine need not be.
 fn missing_backend(file: &File, stage: &Stage, cell: &CellPlan) -> Option<String> {
+    if !stage.has_upstreams_beside() {
+        return None;
+    }
     let needs = stage.needs(file, cell).ok()?;
     let mut needed = file.backend.iter().filter(|one| needs.contains(&one.name));
     let missing = needed.find(|backend| file::program(backend.command()).is_none())?;
     Some(format!("behind it, {}", absent(&missing.run)))
 }
 
-/// The note that other upstreams replace those of the study.
-pub(crate) fn stand_ins(file: &File) -> Vec<String> {
-    let strange = |backend: &&file::Backend| backend.command() != backend.run;
+/// The note that other upstreams replace those of the study, on their machine.
+pub(crate) fn stand_ins(file: &File, stage: &Stage) -> Vec<String> {
+    let here = stage.has_upstreams_beside();
+    let strange = |backend: &&file::Backend| here && backend.command() != backend.run;
     let note = |backend: &file::Backend| {
         format!(
             "Upstream `{}`: {}; the lab's own server replaces it.",

@@ -230,10 +230,15 @@ pub struct Place {
     pub pin: Pin,
     /// Agents that generate the load; if there are none, this process does.
     pub agents: Vec<AgentSpec>,
-    /// The agent of the machine on which the servers and their upstreams run; by default this one.
+    /// The agent of the machine on which the servers run, and their upstreams unless these have a machine of their own; by default
+    /// this one.
     pub servers: Option<AgentSpec>,
     /// The address of that machine at which agents reach the servers; by default the loopback address.
     pub address: Option<IpAddr>,
+    /// The agent of the machine on which the upstreams run; by default that of the servers.
+    pub upstreams: Option<AgentSpec>,
+    /// The address of that machine at which the servers reach the upstreams; by default the loopback address.
+    pub upstream_address: Option<IpAddr>,
 }
 
 /// Whether the server and the load generator have separate CPUs.

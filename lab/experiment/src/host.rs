@@ -1,5 +1,5 @@
-//! The agent's side of servers on another machine (`remote`): a stage of the coordinator's experiment, and the servers of
-//! one cell at a time. They stop when the coordinator says so or is gone.
+//! The agent's side of servers or upstreams on another machine (`remote`): a stage of the coordinator's experiment, and the
+//! servers, the upstreams or both of one cell at a time. They stop when the coordinator says so or is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use crate::agent::{Host, Hosting};
 use crate::facts::{facts, missing, stand_ins};
 use crate::file::{self, File};
 use crate::plan::CellPlan;
-use crate::remote::{Allowed, Ask, Bed, Ended, Prepared, Reply};
+use crate::remote::{AllowedPrograms, Ask, Bed, Ended, Prepared, Reply, Role};
 use crate::rest;
-use crate::stage::{Finish, NoBlock, Serving, Sources, Stage};
+use crate::stage::{Finish, NoBlock, Serving, Sources, Stage, Upstreams};
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::machine;
 use sluice_load::result::{CellState, Resources, Rest};
-use sluice_load::sample::{self, Samples};
+use sluice_load::sample::{self, Roots, Samples};
 
 /// The error of what needs running servers.
 const NOT_STARTED: &str = "no servers were started";
 
 /// What starts servers for coordinators: these programs, and nothing else.
 pub fn hosting(programs: &[String]) -> Hosting {
-    let allowed = Allowed::new(programs);
+    let allowed = AllowedPrograms::new(programs);
     Hosting::new(move |clock, interrupt| {
         Box::new(ServerHost {
             allowed: allowed.clone(),
@@ -36,7 +36,7 @@ pub fn hosting(programs: &[String]) -> Hosting {
 
 /// The host of one coordinator.
 struct ServerHost {
-    allowed: Allowed,
+    allowed: AllowedPrograms,
     /// Origin of the agent's clock.
     clock: Instant,
     interrupt: Interrupt,
@@ -50,14 +50,33 @@ struct Prepare {
     stage: Stage,
     file: File,
     cells: Vec<CellPlan>,
+    role: Role,
 }
 
-/// The servers of a cell.
+/// What runs of a cell.
 struct Running {
-    serving: Serving,
+    part: Part,
     cell: CellPlan,
     sampling: Option<Sampling>,
     work_us: f64,
+}
+
+/// The part of a cell that runs here.
+enum Part {
+    /// The servers, with their upstreams unless these have a machine of their own.
+    Servers(Box<Serving>),
+    /// The upstreams.
+    Upstreams(Upstreams),
+}
+
+impl Part {
+    /// Its processes.
+    fn roots(&self) -> Roots {
+        match self {
+            Part::Servers(serving) => serving.roots(),
+            Part::Upstreams(upstreams) => upstreams.roots(),
+        }
+    }
 }
 
 /// A thread that samples processes.
@@ -128,8 +147,9 @@ impl ServerHost {
     fn prepare(&mut self, bed: Bed) -> Result<Prepared, String> {
         let mut file = file::parse(&bed.name, &bed.text)?;
         file.place.pin = bed.pin;
-        file.place.address = bed.address;
-        file.place.servers = None;
+        file.place.address = bed.address.filter(|_| bed.role.has_servers());
+        file.place.upstream_address = bed.upstream_address;
+        (file.place.servers, file.place.upstreams) = (None, None);
         file.load.rest.memory = bed.rest;
         file.load.rest.idle = bed.idle_within;
         let known = |cell: &CellPlan| {
@@ -142,24 +162,33 @@ impl ServerHost {
         let mut stage = Stage::build(&file, Sources::Sent(bed.texts), bed.seed)?;
         stage.interrupt = self.interrupt.clone();
         stage.allowed = Some(self.allowed.clone());
-        let subjects = facts(&file, &bed.cells, &stage);
+        stage.take_role(&file, &bed.role)?;
         let mut machine = machine::look();
         machine.placement = stage.placement();
         // This machine generates no load.
         machine.placement.remove("generator");
+        let subjects = match bed.role.has_servers() {
+            true => facts(&file, &bed.cells, &stage),
+            false => Vec::new(),
+        };
+        if !bed.role.has_servers() {
+            machine.placement.remove("subject");
+        }
         let prepared = Prepared {
             machine,
             port: stage.port(),
+            places: stage.places(),
             trusted: stage.trusted(),
             missing: missing(&file, &bed.cells, &stage, &subjects),
             subjects,
-            notes: stand_ins(&file),
+            notes: stand_ins(&file, &stage),
         };
         self.bed = Some(Prepare {
             running: None,
             stage,
             file,
             cells: bed.cells,
+            role: bed.role,
         });
         Ok(prepared)
     }
@@ -179,18 +208,28 @@ impl Prepare {
         cell.ok_or_else(|| format!("unknown cell {id}"))
     }
 
-    /// Starts the servers of a cell; returns the seconds until they responded as expected.
+    /// Starts this machine's part of a cell; returns the seconds until it responded as expected.
     fn start(&mut self, id: &str, seed: u64) -> Result<f64, String> {
         self.running = None;
         let cell = self.cell(id)?.clone();
         let work_us = machine::work_us();
-        let serving = self.stage.serve(&self.file, &cell, seed);
-        let mut serving = serving.map_err(reason)?;
+        let began = Instant::now();
+        let (mut part, ready_s) = match self.role {
+            Role::Upstreams => {
+                let upstreams = self.stage.serve_upstreams(&self.file, &cell)?;
+                (Part::Upstreams(upstreams), began.elapsed().as_secs_f64())
+            }
+            Role::Both | Role::Servers(_) => {
+                let serving = self.stage.serve(&self.file, &cell, seed);
+                let serving = serving.map_err(reason)?;
+                let ready_s = serving.ready_s;
+                (Part::Servers(Box::new(serving)), ready_s)
+            }
+        };
         // What may not be observed here is reported before any load.
-        self.stage.begin((&self.file, &cell), &mut serving)?;
-        let ready_s = serving.ready_s;
+        begin(&self.stage, (&self.file, &cell), &mut part)?;
         self.running = Some(Running {
-            serving,
+            part,
             cell,
             sampling: None,
             work_us,
@@ -202,16 +241,22 @@ impl Prepare {
     fn watch(&mut self) -> Result<(), String> {
         let running = self.running.as_mut().ok_or(NOT_STARTED)?;
         let cell = (&self.file, &running.cell);
-        self.stage.begin(cell, &mut running.serving)?;
-        running.sampling = Some(sampling(&running.serving)?);
+        begin(&self.stage, cell, &mut running.part)?;
+        running.sampling = Some(sampling(running.part.roots())?);
         Ok(())
     }
 
     /// Ends the sampling; returns what the servers used in the window.
     fn unwatch(&mut self, begin: Instant, end: Instant) -> Result<Resources, String> {
         let running = self.running.as_mut().ok_or(NOT_STARTED)?;
-        self.stage.loaded(&mut running.serving);
         let samples = running.sampling.take().and_then(Sampling::end);
+        match &mut running.part {
+            Part::Servers(serving) => self.stage.loaded(serving),
+            Part::Upstreams(upstreams) => {
+                let cell = (&self.file, &running.cell);
+                self.stage.loaded_upstreams(cell, upstreams);
+            }
+        }
         let samples = samples.ok_or("nothing was sampled")?;
         Ok(samples.over(begin, end))
     }
@@ -219,13 +264,13 @@ impl Prepare {
     /// The memory of the server now.
     fn memory(&self) -> Result<u64, String> {
         let running = self.running.as_ref().ok_or(NOT_STARTED)?;
-        Ok(sample::memory(&running.serving.roots().subject))
+        Ok(sample::memory(&running.part.roots().subject))
     }
 
     /// Stops the servers, after what checks ask for was observed if `observe` says so.
     fn finish(&mut self, observe: bool) -> Result<Ended, String> {
         let Running {
-            serving,
+            part,
             cell,
             work_us,
             ..
@@ -234,8 +279,13 @@ impl Prepare {
             true => Finish::Observe,
             false => Finish::Stop,
         };
-        let ended = self.stage.finish((&self.file, &cell), serving, finish);
-        let mut ended = ended.map_err(reason)?;
+        let mut ended = match part {
+            Part::Servers(serving) => {
+                let ended = self.stage.finish((&self.file, &cell), *serving, finish);
+                ended.map_err(reason)?
+            }
+            Part::Upstreams(upstreams) => self.stage.finish_upstreams(upstreams, observe),
+        };
         if observe {
             ended.work_us = Some(machine::work_us().max(work_us));
         }
@@ -243,9 +293,17 @@ impl Prepare {
     }
 }
 
-fn sampling(serving: &Serving) -> Result<Sampling, String> {
+/// Notes all counters before a load.
+fn begin(stage: &Stage, cell: (&File, &CellPlan), part: &mut Part) -> Result<(), String> {
+    match part {
+        Part::Servers(serving) => stage.begin(cell, serving),
+        Part::Upstreams(upstreams) => stage.begin_upstreams(cell, upstreams),
+    }
+}
+
+fn sampling(roots: Roots) -> Result<Sampling, String> {
     let stop = Arc::new(AtomicBool::new(false));
-    let (roots, stops) = (serving.roots(), stop.clone());
+    let stops = stop.clone();
     let thread = thread::Builder::new()
         .name("sampling".into())
         .spawn(move || sample::watch(&roots, &stops));

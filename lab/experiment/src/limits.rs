@@ -105,12 +105,21 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// An agent without an order to begin ends its load after this long: the coordinator waits for the slowest of its agents.
 pub const BEGIN_MAX: Duration = Duration::from_secs(180);
 
-/// Time between the order to begin and the beginning, so that it arrives before it.
-pub const BEGIN_NOTICE: Duration = Duration::from_millis(250);
+/// Time between the order to begin and the beginning, in addition to the generator's own, so that it arrives before it. Three threads
+/// pass it on, each of which a machine with thirty runnable threads on two CPUs may delay by more than 200 ms; 250 ms in all were
+/// not enough there.
+pub const BEGIN_NOTICE: Duration = Duration::from_secs(1);
+
+/// Shortest time before the beginning in which all threads of a generator notice it: they look at least every 200 ms.
+pub const NOTICED_MIN: Duration = Duration::from_millis(200);
 
 /// Orders that wait for the host of an agent, and its reports that wait to be read: a coordinator waits for the report of
 /// each before the next.
 pub const HOST_ORDERS_MAX: usize = 4;
+
+/// How long the machine of the servers tries to connect to an upstream of another machine before it starts the servers: a network
+/// that needs longer would not do for a measurement.
+pub const UPSTREAM_REACH_MAX: Duration = Duration::from_secs(5);
 
 /// How long a new coordinator of an agent waits for the end of another one, whose connection may have ended just now.
 pub const COORDINATOR_NOTICE_MAX: Duration = Duration::from_millis(500);

@@ -1,9 +1,11 @@
 //! Why a block may mislead: other programs interfered, something was saturated, throughput had not settled, or the
 //! whole machine was slow.
 
+use std::iter;
+
 use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::quantity::time;
-use sluice_load::result::{Block, Cell, Load, Mark, MarkKind};
+use sluice_load::result::{Block, Cell, Load, Mark, MarkKind, Resources, System};
 
 /// Utilization of the busiest generator thread above which throughput may be the generator's limit.
 const GENERATOR_BUSY_MAX: f64 = 0.85;
@@ -62,17 +64,17 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
             format!("generator {percent:.0} % busy"),
         );
     }
-    if let Some(system) = block.resources.as_ref().map(|resources| &resources.system) {
+    for (system, place) in systems(block) {
         if system.foreign > FOREIGN_MAX {
             mark(
                 MarkKind::Disturbed,
-                format!("other processes used {:.2} CPUs", system.foreign),
+                format!("other processes used {:.2} CPUs{place}", system.foreign),
             );
         }
         if system.steal > STEAL_MAX {
             mark(
                 MarkKind::Disturbed,
-                format!("{:.1} % stolen", system.steal * 100.0),
+                format!("{:.1} % stolen{place}", system.steal * 100.0),
             );
         }
     }
@@ -93,6 +95,23 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     marks.extend(late(load));
     marks.extend(unconnected(load));
     marks
+}
+
+/// The machines of the servers and of the upstreams, with words that distinguish them.
+fn systems(block: &Block) -> impl Iterator<Item = (&System, &'static str)> {
+    let resources = block.resources.iter();
+    resources.flat_map(|resources| {
+        let upstreams = resources.backend_system.as_ref();
+        let upstreams = upstreams.map(|system| (system, " on the machine of the upstreams"));
+        iter::once((&resources.system, "")).chain(upstreams)
+    })
+}
+
+/// How much other programs and hypervisors interfered with a block: CPUs on the machines of its servers.
+pub fn interference(block: &Block) -> f64 {
+    systems(block)
+        .map(|(system, _)| system.foreign + system.steal)
+        .sum()
 }
 
 /// Whether the load generator sent later than requests were due: latencies from the due time are then partly its own.
@@ -160,18 +179,27 @@ fn unsteady(load: &Load) -> Option<Mark> {
 
 /// Marks the blocks around which the machine itself was slow, by the fixed piece of work timed before and after each.
 pub fn mark_slow(cells: &mut [Cell]) {
-    let work = |block: &Block| block.resources.as_ref()?.system.work_us;
+    let blocks = cells.iter_mut().flat_map(|cell| &mut cell.blocks);
+    blocks.for_each(|block| block.marks.retain(|mark| mark.kind != MarkKind::Slow));
+    mark_slow_by(cells, "the machine", |resources| resources.system.work_us);
+    mark_slow_by(cells, "the machine of the upstreams", |resources| {
+        resources.backend_system.as_ref()?.work_us
+    });
+}
+
+/// The same for one machine: what a block has of its times.
+fn mark_slow_by(cells: &mut [Cell], machine: &str, work: fn(&Resources) -> Option<f64>) {
+    let work = |block: &Block| block.resources.as_ref().and_then(work);
     let all = cells.iter().flat_map(|cell| &cell.blocks);
     let Some(best) = all.filter_map(work).reduce(f64::min) else {
         return;
     };
     for block in cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
-        block.marks.retain(|mark| mark.kind != MarkKind::Slow);
         if let Some(took) = work(block).filter(|took| *took > best * SLOW) {
             block.marks.push(Mark {
                 kind: MarkKind::Slow,
                 text: format!(
-                    "the machine took {:.2} times its best for a fixed piece of work",
+                    "{machine} took {:.2} times its best for a fixed piece of work",
                     took / best
                 ),
             });
@@ -182,9 +210,7 @@ pub fn mark_slow(cells: &mut [Cell]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_load::result::{
-        Distribution, Generator, Histogram, Point, Resources, Series, System,
-    };
+    use sluice_load::result::{Distribution, Generator, Histogram, Point, Series};
 
     fn load(slices: &[u64]) -> Load {
         let points = slices.iter().map(|ok| Point {
@@ -320,5 +346,38 @@ mod tests {
             .collect();
         assert_eq!(marks, [1, 0, 0, 0]);
         assert!(cells[0].blocks[0].marks[0].text.contains("1.30 times"));
+    }
+
+    #[test]
+    fn the_machine_of_the_upstreams_is_judged_by_itself() {
+        let system = |foreign, work_us| System {
+            foreign,
+            work_us: Some(work_us),
+            ..System::default()
+        };
+        let block = |of_upstreams: f64, work_us| Block {
+            resources: Some(Resources {
+                system: system(0.01, 1_000.0),
+                backend_system: Some(system(of_upstreams, work_us)),
+                ..Resources::default()
+            }),
+            ..Block::default()
+        };
+        let disturbed = block(0.5, 4_000.0);
+        let marks = marks(&disturbed, None);
+        let texts: Vec<&str> = marks.iter().map(|mark| mark.text.as_str()).collect();
+        let expected = "other processes used 0.50 CPUs on the machine of the upstreams";
+        assert_eq!(texts, [expected]);
+        assert!((interference(&disturbed) - 0.51).abs() < 1e-9);
+        // The other machine is slower at all times, which does not make a slow phase.
+        let mut cells = vec![Cell {
+            blocks: vec![disturbed, block(0.0, 5_200.0)],
+            ..Cell::default()
+        }];
+        mark_slow(&mut cells);
+        assert!(cells[0].blocks[0].marks.is_empty());
+        let text =
+            "the machine of the upstreams took 1.30 times its best for a fixed piece of work";
+        assert_eq!(cells[0].blocks[1].marks[0].text, text);
     }
 }

@@ -8,6 +8,7 @@ use super::adapter::Tool;
 use super::cell_filter::Only;
 use super::file::{File, Order, Rate, Talk, Test};
 use sluice_load::generator::probe::sha256;
+use sluice_load::process::{Names, fill};
 use sluice_load::random::Random;
 
 /// One combination of the matrix.
@@ -137,11 +138,16 @@ fn cell(
     if let Some(servers) = &file.place.servers {
         definition += &format!(" {servers:?}");
     }
+    if let Some(upstreams) = &file.place.upstreams {
+        let address = &file.place.upstream_address;
+        definition += &format!(" upstreams {upstreams:?} {address:?}");
+    }
     let tool = Tool::of_name(engine).ok();
     let skipped = (clients > most).then(|| {
         format!("{clients} clients need more open files than one process may have here (enough for {most})")
     });
     let skipped = skipped.or_else(|| not_by_agents(file, &file.test[test], clients, tool));
+    let skipped = skipped.or_else(|| not_elsewhere(file, [subject, test, config]));
     CellPlan {
         id: sha256(definition.as_bytes())[..12].to_string(),
         axes,
@@ -202,6 +208,41 @@ fn not_by_agents(file: &File, test: &Test, clients: usize, tool: Option<Tool>) -
         .then(|| format!("{clients} clients cannot be divided between {agents} agents"))
 }
 
+/// Why the upstreams of a cell cannot run on a machine of their own, if the experiment has one.
+fn not_elsewhere(file: &File, [subject, test, config]: [&String; 3]) -> Option<String> {
+    file.place.upstreams.as_ref()?;
+    let part = &file.test[test];
+    let names = Names::from([
+        ("subject".into(), plain(subject)),
+        ("test".into(), test.clone()),
+        ("config".into(), config.clone()),
+        ("kind".into(), part.kind.as_ref().unwrap_or(test).clone()),
+    ]);
+    let needs = part.needs.iter().filter_map(|name| fill(name, &names).ok());
+    let needs: Vec<String> = needs.collect();
+    let mut sockets = file.backend.iter().filter(|backend| backend.unix);
+    let socket = sockets.find(|backend| needs.contains(&backend.name))?;
+    Some(socket_elsewhere(&socket.name))
+}
+
+/// The refusal of an upstream that servers on another machine do not reach.
+pub(crate) fn socket_elsewhere(name: &str) -> String {
+    format!(
+        "upstream `{name}` listens on a unix socket, which servers on another machine do not reach: give it a port (remove \
+         `unix`), or run these cells without --upstreams"
+    )
+}
+
+/// The name of a subject in names of files and upstreams: without the ` (again)` of one that is measured twice, which has
+/// the same configuration, and without anything that command lines and configurations would have to quote.
+pub(crate) fn plain(subject: &str) -> String {
+    let name = subject.strip_suffix(" (again)").unwrap_or(subject);
+    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    name.chars()
+        .map(|c| if fits(c) { c } else { '-' })
+        .collect()
+}
+
 /// Whether a server takes part in this test with this configuration.
 fn takes_part(file: &File, subject: &str, test: &String, config: &String) -> bool {
     let subject = &file.subject[subject];
@@ -259,6 +300,7 @@ pub fn order(cells: &[CellPlan], blocks: usize, order: Order, seed: u64) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use super::super::agent::AgentSpec;
     use super::super::{builtin::builtin, file};
     use super::*;
 
@@ -308,6 +350,39 @@ mod tests {
         };
         assert_eq!((of(None), of(Some(Tool::Wrk))), (alone.len(), alone.len()));
         assert!(both[1].axes["engine"] == "wrk" && !alone[0].axes.contains_key("engine"));
+    }
+
+    #[test]
+    fn upstreams_elsewhere_define_a_cell_and_need_a_port() {
+        let mut file = file::parse("001", builtin("001").unwrap()).unwrap();
+        let here = cells(&file, &Only::default(), 9_900);
+        file.place.upstreams = Some(AgentSpec::Local);
+        let there = cells(&file, &Only::default(), 9_900);
+        let same = here.iter().zip(&there);
+        assert!(same.clone().all(|(here, there)| here.id != there.id));
+        let refused = same.filter(|(here, there)| here.skipped != there.skipped);
+        let refused: Vec<&CellPlan> = refused.map(|(_, there)| there).collect();
+        let sockets = there.iter().filter(|cell| cell.test == "fcgi-unix");
+        assert_eq!(refused.len(), sockets.count());
+        for cell in refused {
+            let reason = cell.skipped.as_deref().unwrap();
+            assert_eq!(cell.test, "fcgi-unix");
+            assert!(
+                reason.contains("upstream `fcgi-unix` listens on a unix socket"),
+                "{reason}"
+            );
+        }
+        // Names that contain the subject are those of its own upstreams.
+        let mut file = file::parse("002", builtin("002").unwrap()).unwrap();
+        file.place.upstreams = Some(AgentSpec::Local);
+        let all = cells(&file, &Only::default(), 9_900);
+        let skipped = all.iter().filter(|cell| cell.skipped.is_some());
+        assert!(skipped.clone().count() > 0);
+        assert!(
+            skipped
+                .clone()
+                .all(|cell| cell.test == "esgi" && cell.config == "proxied")
+        );
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Runs an experiment: what is installed, in which order, the estimated time, the results. Its cells are also the targets
-//! of the searches of `overload` (`search`). What the command line changes is in `changes`, agents in `generators`.
+//! of the searches of `overload` (`search`). What the command line changes is in `changes`, agents that generate the load in
+//! `generators`, the machines of servers and upstreams in `machines`.
 
 mod budget;
 mod changes;
 mod generators;
+mod layout;
+mod machines;
 mod rate_limits;
 mod search;
 
@@ -17,14 +20,12 @@ use crate::adapter::Tool;
 use crate::agent::AgentSpec;
 use crate::builtin;
 use crate::cell_filter::Only;
-use crate::facts::{facts, missing, stand_ins};
 use crate::file::{self, File, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
-use crate::remote::{Bed, RemoteServers};
 use crate::rest;
-use crate::stage::{NoBlock, Sources, Stage};
+use crate::stage::{NoBlock, Stage};
 use sluice_audit::finding::resolved;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::warmup::Warmup;
@@ -90,6 +91,10 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// Address of this machine at which agents reach the servers, overriding the file
     pub address: Option<IpAddr>,
+    /// The agent of the machine on which the upstreams run, overriding the file
+    pub upstreams: Option<AgentSpec>,
+    /// Address of that machine at which the servers reach the upstreams, overriding the file
+    pub upstream_address: Option<IpAddr>,
     /// Seed of everything random
     pub seed: u64,
     /// Output folder; by default lab-results/NAME
@@ -133,6 +138,7 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
     let mut changes = change(&mut file, options);
+    machines::check(name, &text, &file)?;
     file.load_scenarios(name).map_err(Refused::new)?;
     let of_tests = file.test.values().filter_map(|test| test.clients.as_ref());
     if of_tests
@@ -315,7 +321,7 @@ impl Walk {
         self.generators.connect(stage.load_cpus())?;
         let notes = self.describe(&stage);
         self.result.notes.extend(notes);
-        self.generators.describe(&mut self.result, stage.remote());
+        self.generators.describe(&mut self.result, &stage);
         let began = Instant::now();
         let steps = self.left();
         if self.find_limits(&mut stage, live)? {
@@ -323,7 +329,8 @@ impl Walk {
             return Ok(self.interrupted(0, steps.len(), live));
         }
         for (at, step) in steps.iter().enumerate() {
-            let ready = self.generators.make_ready(&stage, &self.interrupt);
+            let place = (&stage, &self.file);
+            let ready = self.generators.make_ready(place, &self.interrupt);
             ready.map_err(|Refused(error)| {
                 let again = resumed(&self.result.command);
                 Refused(format!(
@@ -414,48 +421,6 @@ impl Walk {
             ));
             stage.keep();
         }
-    }
-
-    /// The environment of the run, here and on the machine of the servers.
-    fn stage(&self, name: &str) -> Result<Stage, Refused> {
-        let sources = Sources::Beside(name.into());
-        let built = Stage::build(&self.file, sources, self.seed);
-        let mut stage = built.map_err(Refused::new)?;
-        stage.interrupt = self.interrupt.clone();
-        if let (Some(spec), Some(experiment)) = (&self.file.place.servers, &self.result.experiment)
-        {
-            let bed = Bed {
-                name: name.to_string(),
-                text: experiment.text.clone(),
-                pin: self.file.place.pin,
-                address: self.file.place.address,
-                rest: self.file.load.rest.memory,
-                idle_within: self.file.load.rest.idle,
-                seed: self.seed,
-                texts: stage.texts(&self.file, &self.cells),
-                cells: self.cells.clone(),
-            };
-            let by = (spec, self.generators.token());
-            let remote = RemoteServers::connect(by, &self.file, bed, &self.interrupt);
-            let placed = remote.and_then(|remote| stage.place_servers(remote));
-            placed.map_err(Refused)?;
-        }
-        Ok(stage)
-    }
-
-    /// Writes into the result what is known of the servers and of their machine. Returns notes.
-    fn describe(&mut self, stage: &Stage) -> Vec<String> {
-        let Some(remote) = stage.remote() else {
-            self.result.machine.placement = stage.placement();
-            self.result.subjects = facts(&self.file, &self.cells, stage);
-            self.missing = missing(&self.file, &self.cells, stage, &self.result.subjects);
-            return stand_ins(&self.file);
-        };
-        let prepared = remote.prepared();
-        self.result.machine = prepared.machine;
-        self.result.subjects = prepared.subjects;
-        self.missing = prepared.missing;
-        prepared.notes
     }
 
     /// Ctrl-C: the current block is discarded, the others are saved. Prints how to continue.
@@ -575,6 +540,10 @@ impl Walk {
         if let Some(remote) = stage.remote() {
             rest = Rest::of_both(rest, remote.rest(&cell.id)?);
         }
+        let upstreams = stage.upstreams_of(&self.file, cell);
+        if let Some(upstreams) = upstreams.map_err(CellState::DidNotStart)? {
+            rest = Rest::of_both(rest, upstreams.rest(&cell.id)?);
+        }
         let cell = (&self.file, cell);
         let mut block = timed(stage, || {
             stage.block(cell, seed, self.generators.fleet(), live)
@@ -665,8 +634,8 @@ fn resumed(command: &[String]) -> String {
 fn foreign_share(block: &Block) -> Option<f64> {
     let marks = &mut block.marks.iter();
     marks.find(|mark| mark.kind == MarkKind::Disturbed)?;
-    let system = &block.resources.as_ref()?.system;
-    Some(system.foreign + system.steal)
+    block.resources.as_ref()?;
+    Some(marks::interference(block))
 }
 
 fn empty_cell(plan: &CellPlan) -> Cell {

@@ -155,15 +155,23 @@ pub(crate) struct Watch<'a> {
     pub roots: Roots,
     /// The machine of the servers, if it is not this one.
     pub remote: Option<&'a RemoteServers>,
+    /// The machine of their upstreams, if it is neither of these.
+    pub upstreams: Option<&'a RemoteServers>,
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
     /// Processes on this machine.
     fn here(roots: Roots) -> Self {
         Watch {
             roots,
             remote: None,
+            upstreams: None,
         }
+    }
+
+    /// The agents of servers and upstreams.
+    pub fn agents(&self) -> impl Iterator<Item = &'a RemoteServers> + use<'a> {
+        self.remote.into_iter().chain(self.upstreams)
     }
 
     /// Whether there is a server to sample.
@@ -241,8 +249,8 @@ fn sampled(
     let stop = AtomicBool::new(false);
     let roots = &watch.roots;
     live.watch(roots);
-    if let Some(remote) = watch.remote {
-        remote.watch()?;
+    for agent in watch.agents() {
+        agent.watch()?;
     }
     thread::scope(|scope| {
         let watching = scope.spawn(|| sample::watch(roots, &stop));
@@ -276,6 +284,15 @@ fn sampled(
                 generator: here.generator,
                 ..remote.unwatch(window)?
             },
+        };
+        let Some(upstreams) = watch.upstreams else {
+            return Ok((load, resources));
+        };
+        let behind = upstreams.unwatch(window)?;
+        let resources = Resources {
+            backend: behind.backend,
+            backend_system: Some(behind.system),
+            ..resources
         };
         Ok((load, resources))
     })

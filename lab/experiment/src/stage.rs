@@ -1,8 +1,10 @@
 //! The environment of a run: a folder with generated files and configurations, ports, CPUs; and running one block in
-//! it, from the start of a fresh server to its end. The servers are in `serving`, the load of a block in `load`.
+//! it, from the start of a fresh server to its end. The servers are in `serving`, upstreams in `upstreams`, the load of a block
+//! in `load`.
 
 mod load;
 mod serving;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +21,10 @@ use super::checks::{self, Seen};
 use super::file::{Backend, CheckPart, File, Pin};
 use super::folder::Folder;
 use super::marks;
-use super::plan::CellPlan;
+use super::plan::{CellPlan, plain};
 use super::ports::free_ports;
 use crate::progress::Progress;
-use crate::remote::{Allowed, Fault, RemoteServers};
+use crate::remote::{AllowedPrograms, Fault, Places, RemoteServers, Role};
 pub(crate) use serving::{Finish, Serving};
 use sluice_load::backend::Corpus;
 use sluice_load::generator::interrupt::Interrupt;
@@ -30,9 +32,13 @@ use sluice_load::machine;
 use sluice_load::process::{self, Names, fill, words};
 use sluice_load::random::made_body;
 use sluice_load::result::{Block, CellState, ConfigText};
+pub(crate) use upstreams::Upstreams;
 
 /// The file with the certificates that clients trust.
 const TRUSTED: &str = "trusted.crt";
+
+/// The address of servers and upstreams unless the experiment has another.
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Where the configurations that a file names come from.
 #[derive(Clone, Debug)]
@@ -67,8 +73,12 @@ pub struct Stage {
     spare_port: u16,
     /// The address at which agents reach the server under test, if it is not the loopback address.
     address: Option<IpAddr>,
-    /// Port or socket path, by name of the upstream.
-    backends: BTreeMap<String, String>,
+    /// Where upstreams of this machine listen.
+    places: Places,
+    /// Where the upstreams run.
+    behind: Behind,
+    /// The address at which the servers reach upstreams on a machine of their own, if it is not the loopback address.
+    upstream_address: Option<IpAddr>,
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
@@ -79,9 +89,20 @@ pub struct Stage {
     /// The machine of the servers, if it is not this one.
     remote: Option<RemoteServers>,
     /// The programs that may be started; any if this is `None`.
-    pub allowed: Option<Allowed>,
+    pub allowed: Option<AllowedPrograms>,
+    seed: u64,
     /// Reserve the ports against other labs on this machine during the run.
     _holds: Vec<UnixListener>,
+}
+
+/// Where the upstreams of the servers run.
+enum Behind {
+    /// On the machine of the servers.
+    Beside,
+    /// On a machine of their own, through its agent.
+    Agent(Box<RemoteServers>),
+    /// The same, and the coordinator of this machine starts them: where they listen.
+    Known(Places),
 }
 
 /// Why there are no figures of a block.
@@ -124,8 +145,8 @@ impl Stage {
                 .to_string(),
             false => port.to_string(),
         };
-        let backends = file.backend.iter().zip(ports);
-        let backends = backends
+        let places = file.backend.iter().zip(ports);
+        let places = places
             .map(|(backend, port)| (backend.name.clone(), place(backend, port)))
             .collect();
         let (subject_cpus, load_cpus) =
@@ -137,11 +158,13 @@ impl Stage {
             admin_port,
             spare_port,
             address: match &file.place.servers {
-                None => own_address(file.place.address)?,
+                None => own_address(file.place.address, "the servers")?,
                 // It is an address of that machine, which checks it.
                 Some(_) => file.place.address,
             },
-            backends,
+            places,
+            behind: Behind::Beside,
+            upstream_address: file.place.upstream_address,
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
@@ -149,25 +172,54 @@ impl Stage {
             interrupt: Interrupt::default(),
             remote: None,
             allowed: None,
+            seed,
             _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
             stage.make_certificates()?;
         }
+        stage.write_files(file)?;
+        Ok(stage)
+    }
+
+    /// Writes the generated files of the experiment.
+    fn write_files(&self, file: &File) -> Result<(), String> {
         for (at, made) in file.file.iter().enumerate() {
             let bytes = match &made.from {
-                Some(from) => stage
-                    .rewritten(file, from, &stage.common_names())?
+                Some(from) => self
+                    .rewritten(file, from, &self.common_names())?
                     .text
                     .into(),
                 None => match &made.line {
                     Some(line) => repeated(line, made.count),
-                    None => made_body(made.bytes.unwrap_or_default(), seed + at as u64),
+                    None => made_body(made.bytes.unwrap_or_default(), self.seed + at as u64),
                 },
             };
-            stage.write(&made.path, &bytes)?;
+            self.write(&made.path, &bytes)?;
         }
-        Ok(stage)
+        Ok(())
+    }
+
+    /// Takes the part that a coordinator has for this machine. Servers or upstreams that are alone on it have all of its CPUs.
+    pub fn take_role(&mut self, file: &File, role: &Role) -> Result<(), String> {
+        if *role == Role::Both {
+            return Ok(());
+        }
+        let all = match file.place.pin {
+            Pin::None => Vec::new(),
+            Pin::Split => machine::processors(),
+        };
+        (self.subject_cpus, self.load_cpus) = (all.clone(), all);
+        match role {
+            Role::Both => {}
+            Role::Servers(places) => self.behind = Behind::Known(places.clone()),
+            Role::Upstreams => {
+                self.upstream_address = own_address(self.upstream_address, "the upstreams")?;
+                // In the commands of a machine this is its own.
+                self.address = self.upstream_address;
+            }
+        }
+        self.write_files(file)
     }
 
     /// Has the servers run on another machine: they have its ports and certificates, and all CPUs of this one generate load.
@@ -192,11 +244,32 @@ impl Stage {
         self.remote.as_ref()
     }
 
-    /// Connects to the machine of the servers again.
-    pub fn reconnect(&self) -> Result<(), String> {
+    /// Whether an agent of the servers or of the upstreams is lost.
+    pub fn has_lost_agent(&self) -> bool {
+        let mut agents = self.remote.iter().chain(self.upstreams());
+        agents.any(RemoteServers::is_lost)
+    }
+
+    /// Connects again to the machines of the servers and of the upstreams that are lost.
+    pub fn reconnect(&self, file: &File) -> Result<(), String> {
+        if let Some(upstreams) = self.upstreams().filter(|one| one.is_lost()) {
+            upstreams.reconnect(None)?;
+            if self.remote.is_none() {
+                // Their ports are others, which generated files may have.
+                return self.write_files(file).inspect_err(|error| {
+                    upstreams.lose(error);
+                });
+            }
+        } else if !self.has_lost_agent() {
+            return Ok(());
+        }
         match &self.remote {
             None => Ok(()),
-            Some(remote) => remote.reconnect().and_then(|()| self.trust_servers()),
+            Some(remote) => {
+                let places = self.upstreams().map(RemoteServers::places);
+                let connected = remote.reconnect(places);
+                connected.and_then(|()| self.trust_servers())
+            }
         }
     }
 
@@ -300,14 +373,18 @@ impl Stage {
 
     /// The CPUs assigned to each role.
     pub fn placement(&self) -> BTreeMap<String, Vec<usize>> {
-        let parts = [
+        let mut parts = vec![
             ("subject", &self.subject_cpus),
             ("generator", &self.load_cpus),
             ("backend", &self.load_cpus),
         ];
+        if !self.has_upstreams_beside() {
+            parts.pop();
+        }
+        let parts = parts.into_iter();
         parts
             .map(|(name, cpus)| (name.to_string(), cpus.clone()))
-            .into()
+            .collect()
     }
 
     /// The configurations of a server with placeholders replaced, each once.
@@ -360,6 +437,9 @@ impl Stage {
         if ended.work_us.is_some() {
             resources.system.work_us = ended.work_us;
         }
+        if let Some(system) = &mut resources.backend_system {
+            system.work_us = ended.upstream_work_us;
+        }
         let seen = Seen {
             load: &load,
             counts: ended.counts.as_ref(),
@@ -399,7 +479,7 @@ impl Stage {
         let mut needs = Vec::new();
         for written in &file.test[&cell.test].needs {
             let name = fill(written, &names)?;
-            if self.backends.contains_key(&name) {
+            if file.backend.iter().any(|backend| backend.name == name) {
                 needs.push(name);
             } else if !written.contains('{') {
                 return Err(format!("there is no [[backend]] `{name}`"));
@@ -423,11 +503,12 @@ impl Stage {
         let mut names = Names::from([
             ("dir".into(), self.dir().display().to_string()),
             ("port".into(), self.port().to_string()),
-            ("address".into(), {
-                let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
-                in_url(self.address.unwrap_or(loopback))
-            }),
+            ("address".into(), in_url(self.address.unwrap_or(LOOPBACK))),
             ("listen".into(), self.port().to_string()),
+            (
+                "upstream.address".into(),
+                in_url(self.upstream_address.unwrap_or(LOOPBACK)),
+            ),
             ("admin".into(), self.admin_port.to_string()),
             ("spare".into(), self.spare_port.to_string()),
             ("lab".into(), exe.display().to_string()),
@@ -445,8 +526,8 @@ impl Stage {
                 },
             ),
         ]);
-        for (name, place) in &self.backends {
-            names.insert(format!("backend.{name}"), place.clone());
+        for (name, place) in self.places() {
+            names.insert(format!("backend.{name}"), place);
         }
         names
     }
@@ -470,8 +551,8 @@ impl Stage {
             put("file", self.dir().join(path).display().to_string());
         }
         let first = test.needs.first().map(|name| fill(name, &names));
-        if let Some(place) = first.and_then(|name| self.backends.get(&name.ok()?)) {
-            names.insert("upstream".into(), place.clone());
+        if let Some(place) = first.and_then(|name| self.places().remove(&name.ok()?)) {
+            names.insert("upstream".into(), place);
         }
         names
     }
@@ -545,24 +626,14 @@ fn in_url(address: IpAddr) -> String {
     }
 }
 
-/// The address if it is one of this machine: the servers of an experiment run here, and nobody else's may be loaded.
-fn own_address(address: Option<IpAddr>) -> Result<Option<IpAddr>, String> {
+/// The address if it is one of this machine: these of an experiment run here, and nobody else's may be loaded.
+fn own_address(address: Option<IpAddr>, these: &str) -> Result<Option<IpAddr>, String> {
     if let Some(address) = address {
         TcpListener::bind((address, 0)).map_err(|error| {
-            format!("`{address}` is not an address of this machine, where the servers run: {error}")
+            format!("`{address}` is not an address of this machine, where {these} run: {error}")
         })?;
     }
     Ok(address)
-}
-
-/// The name of a subject in names of files and upstreams: without the ` (again)` of one that is measured twice, which has
-/// the same configuration, and without anything that command lines and configurations would have to quote.
-fn plain(subject: &str) -> String {
-    let name = subject.strip_suffix(" (again)").unwrap_or(subject);
-    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
-    name.chars()
-        .map(|c| if fits(c) { c } else { '-' })
-        .collect()
 }
 
 /// The words of a command with placeholders replaced. It is split first: a value with blanks stays one word.

@@ -6,6 +6,7 @@ use sluice_audit::statistics::paired::{Paired, noise_floor, pair};
 use sluice_audit::statistics::verdict::{Better, Scale, Verdict, judge};
 use sluice_load::result::{Block, Cell, CellState, MarkKind, RunResult};
 
+use super::text::machine_words;
 use super::view::axes;
 
 /// A metric that can be compared.
@@ -275,6 +276,15 @@ pub fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
         &format!("{} x {}", b.cpus, b.cpu_model),
     );
     differs("kernel", &a.kernel, &b.kernel);
+    let upstreams = |result: &RunResult| match &result.upstream_machine {
+        Some(machine) => machine_words(machine),
+        None => "that of the servers".to_string(),
+    };
+    differs(
+        "machine of the upstreams",
+        &upstreams(base),
+        &upstreams(other),
+    );
     let plan = |result: &RunResult| {
         result
             .experiment

@@ -170,6 +170,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
             count(given)
         ));
     }
+    lines.extend(upstream_machine(result, cell));
     if let Some(busiest) = over(cell, |block| {
         block.load.generator.as_ref().map(|g| g.busiest)
     }) {
@@ -207,6 +208,26 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// How much the upstreams used of a machine of their own.
+fn upstream_machine(result: &RunResult, cell: &Cell) -> Option<String> {
+    let given = result.upstream_machine.as_ref()?.cpus.max(1) as f64;
+    let used = over(cell, |block| {
+        let tree = block.resources.as_ref()?.backend.as_ref()?;
+        (block.load.window_s > 0.0)
+            .then(|| (tree.cpu_user_s + tree.cpu_system_s) / block.load.window_s)
+    })?;
+    let word = if used >= FULL * given {
+        "the CPUs of the upstreams' machine were saturated"
+    } else {
+        "the CPUs of the upstreams' machine were not saturated"
+    };
+    Some(format!(
+        "{word}: {} of {} in use",
+        number(used),
+        count(given)
+    ))
 }
 
 /// Bytes per second that are worth a line: below it neither a disk nor a network is a bottleneck.

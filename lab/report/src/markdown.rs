@@ -59,19 +59,10 @@ pub fn title(result: &RunResult) -> String {
 }
 
 fn conditions(result: &RunResult) -> String {
-    let machine = &result.machine;
-    let mut lines = vec![format!(
-        "{} x {}, {} memory, {}, kernel {}.",
-        machine.cpus,
-        if machine.cpu_model.is_empty() {
-            "processor"
-        } else {
-            &machine.cpu_model
-        },
-        super::text::size(machine.memory_bytes as f64),
-        machine.os,
-        machine.kernel
-    )];
+    let words = super::text::machine_words;
+    let mut lines = vec![format!("{}.", words(&result.machine))];
+    let upstreams = result.upstream_machine.as_ref().map(words);
+    lines.extend(upstreams.map(|words| format!("Machine of the upstreams: {words}.")));
     if !result.command.is_empty() {
         lines.push(format!(
             "Created by `{}` with seed {}.",

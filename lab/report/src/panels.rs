@@ -534,6 +534,11 @@ impl Drawing {
         }
     }
 
+    /// The SVG as a standalone file, with words below it.
+    pub fn file(&self, foot: &str) -> String {
+        super::chart::with_foot(self.draw(true), foot)
+    }
+
     /// Its title.
     pub fn title(&self) -> &str {
         match self {

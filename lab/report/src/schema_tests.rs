@@ -199,6 +199,7 @@ fn the_schema_names_every_field() {
         resources.subject.disk_write_bytes = Some(2);
         resources.system.network_bytes = Some(3);
         resources.system.loopback_bytes = Some(4);
+        resources.backend_system = Some(Default::default());
     }
     block.load.interrupted = true;
     block.load.parts.push(sluice_load::result::LoadPart {
@@ -224,6 +225,8 @@ fn the_schema_names_every_field() {
     });
     block.tries.push(Default::default());
     result.cells[0].failed_starts.push(Default::default());
+    result.upstream_machine = Some(result.machine.clone());
+    result.layout = Some("servers on a; load on b".into());
     fill_searches(&mut result);
     let value = serde_json::to_value(&result).unwrap();
     assert_eq!(check(&value), Vec::<String>::new());

@@ -251,6 +251,33 @@ fn charts_hold_all_cells_and_open_as_files() {
 }
 
 #[test]
+fn each_chart_has_the_layout_of_the_machines() {
+    let mut result = example::result();
+    assert!(!html::page(&result, None, false).contains("<figcaption>"));
+    result.layout = Some("servers on a & b; load on c".into());
+    let page = html::page(&result, None, false);
+    check_nesting(&page);
+    let caption = "<figcaption>servers on a &amp; b; load on c</figcaption></figure>";
+    let count = page.matches("<figure ").count();
+    assert!(
+        count > 6 && page.matches(caption).count() == count,
+        "{count}"
+    );
+    let words = result.layout.as_deref().unwrap();
+    let view = View::new(&result);
+    let maps = panels::heat_maps(&view, panels::Detail::FULL);
+    for panel in panels::latency_bars(&view).iter().chain(&maps) {
+        let (plain, file) = (panel.drawing.draw(true), panel.drawing.file(words));
+        check_nesting(&file);
+        let line = ">servers on a &amp; b; load on c</text></svg>";
+        assert!(
+            file.ends_with(line) && !plain.contains("load on c"),
+            "{file}"
+        );
+    }
+}
+
+#[test]
 fn tables_have_the_shape_of_their_study() {
     let result = example::result();
     let hotdogs = markdown::write(&result, Some("000"));
@@ -370,6 +397,35 @@ fn other_machines_and_plans_are_named() {
             "experiment file: `abababababab` and `00`"
         ]
     );
+}
+
+#[test]
+fn the_machine_of_the_upstreams_is_described_and_compared() {
+    let result = example::result();
+    let mut apart = result.clone();
+    let machine = sluice_load::result::Machine {
+        cpus: 8,
+        ..result.machine.clone()
+    };
+    apart.upstream_machine = Some(machine);
+    for block in apart.cells.iter_mut().flat_map(|cell| &mut cell.blocks) {
+        let resources = block.resources.as_mut().unwrap();
+        resources.backend = Some(sluice_load::result::Tree {
+            cpu_user_s: 7.9 * block.load.window_s,
+            ..Default::default()
+        });
+    }
+    let words = "8 x A Processor <2>, 24 GiB memory, Debian 12, kernel 6.1.0";
+    let reasons = compare(&result, &apart, None).reasons;
+    let expected = format!("machine of the upstreams: `that of the servers` and `{words}`");
+    assert_eq!(reasons, [expected]);
+    let page = markdown::write(&apart, None);
+    let line = format!("Machine of the upstreams: {words}.");
+    assert!(page.contains(&line), "{page}");
+    assert!(html::page(&apart, None, false).contains("<dt>Machine of the upstreams</dt>"));
+    let explained = explain::explain(&apart, &apart.cells[0]);
+    let said = "the CPUs of the upstreams' machine were saturated: 7.90 of 8 in use";
+    assert!(explained.contains(said), "{explained}");
 }
 
 fn gated(base: &str, new: &str, thresholds: &[&str]) -> Judgement {

@@ -1,6 +1,6 @@
 //! Formatting and escaping shared by all reports.
 
-use sluice_load::result::MarkKind;
+use sluice_load::result::{Machine, MarkKind};
 
 /// Escapes text for HTML and SVG, in elements and in attributes.
 pub fn escape(text: &str) -> String {
@@ -54,6 +54,21 @@ pub fn size(bytes: f64) -> String {
         at += 1;
     }
     format!("{} {}", short(value), units[at])
+}
+
+/// A machine in a line: CPUs, memory and system.
+pub fn machine_words(machine: &Machine) -> String {
+    let model = match machine.cpu_model.as_str() {
+        "" => "processor",
+        model => model,
+    };
+    format!(
+        "{} x {model}, {} memory, {}, kernel {}",
+        machine.cpus,
+        size(machine.memory_bytes as f64),
+        machine.os,
+        machine.kernel
+    )
 }
 
 /// Three significant digits: `12,345`, `123`, `12.3`, `1.23`, `0.12`; whole numbers without a fraction.

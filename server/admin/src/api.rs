@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sluice_caddyfile::{Adapted, DiskLoader, MemoryLoader, adapt};
 use sluice_diag::{Report, Written};
@@ -46,7 +47,7 @@ impl Reply {
     }
 
     /// A JSON response.
-    fn json(value: &Value) -> Reply {
+    pub fn json(value: &Value) -> Reply {
         let mut body = value.to_string().into_bytes();
         body.push(b'\n');
         Reply {
@@ -362,17 +363,23 @@ fn no_profiles() -> Reply {
 
 /// Directs the upstream that the path names, as the body says.
 fn direct(head: &RequestHead, body: &[u8], current: &Current) -> Reply {
-    let Some(counts) = current.counts() else {
-        return nothing_counted();
-    };
-    let directed = direction(head, body).and_then(|(address, direction)| {
-        let found = counts.direct_upstream(&address, direction);
-        found.map_err(Denied::bad)?.ok_or_else(|| {
-            let why = format!("no upstream in use has the address {address}");
-            Denied::new(Status::NOT_FOUND, why)
-        })
-    });
+    let directed = direction(head, body)
+        .and_then(|(address, direction)| direct_upstream(&address, direction, current));
     directed.map_or_else(Reply::denied, |state| Reply::json(&state))
+}
+
+/// Directs the upstreams with an address; returns their new state.
+pub fn direct_upstream(
+    address: &str,
+    direction: Value,
+    current: &Current,
+) -> Result<Value, Denied> {
+    let counts = current.counts().ok_or_else(not_counting)?;
+    let found = counts.direct_upstream(address, direction);
+    found.map_err(Denied::bad)?.ok_or_else(|| {
+        let why = format!("no upstream in use has the address {address}");
+        Denied::new(Status::NOT_FOUND, why)
+    })
 }
 
 /// An address and what is directed for it.
@@ -386,11 +393,22 @@ fn direction(head: &RequestHead, body: &[u8]) -> Result<(String, Value), Denied>
 
 /// The JSON value that a request carries.
 fn json_body(head: &RequestHead, body: &[u8]) -> Result<Value, Denied> {
-    // Of all requests that a foreign page can make, none has this type.
+    require_json(head)?;
+    decoded_json(body)
+}
+
+/// Refuses a request that does not say that its body is JSON. Browsers ask us first (a CORS preflight) before a page of another
+/// site may send that, and we do not allow it.
+pub fn require_json(head: &RequestHead) -> Result<(), Denied> {
     if !head.fields.has(FieldId::ContentType) || !is_json(media_type(head)) {
         let why = "unacceptable content-type: 'application/json' required";
         return Err(Denied::new(Status::UNSUPPORTED_MEDIA_TYPE, why));
     }
+    Ok(())
+}
+
+/// The value that a body of JSON stands for.
+pub fn decoded_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Denied> {
     serde_json::from_slice(body)
         .map_err(|error| Denied::bad(format!("decoding request body: {error}")))
 }
@@ -592,7 +610,12 @@ fn with_texts(text: &str) -> Result<Decoded, Denied> {
 }
 
 fn nothing_counted() -> Reply {
-    Reply::error(Status::SERVICE_UNAVAILABLE, "nothing is counted yet")
+    Reply::denied(not_counting())
+}
+
+/// The server does not run yet.
+pub fn not_counting() -> Denied {
+    Denied::new(Status::SERVICE_UNAVAILABLE, "nothing is counted yet")
 }
 
 fn metrics(head: &RequestHead, current: &Current) -> Reply {

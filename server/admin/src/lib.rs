@@ -24,7 +24,7 @@ pub use autosave::{read_autosaved, write_autosaved};
 pub use denied::Denied;
 pub use endpoint::{Endpoint, StartError};
 pub use orders::{
-    Authority, ChangeOrder, Counts, Current, Insight, LoadOrder, Order, Orders, Outcome, Replier,
-    UpgradeOrder, Waiter, reply,
+    ActionUse, Authority, ChangeOrder, Counts, Current, Insight, LoadOrder, Order, Orders, Outcome,
+    Purge, Replier, UpgradeOrder, Waiter, reply,
 };
 pub use remote::RemoteAccess;

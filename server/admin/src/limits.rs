@@ -5,6 +5,16 @@ use std::time::Duration;
 /// Largest accepted configuration, in bytes: a hundred thousand sites fit, and several copies fit in memory.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
+/// Largest body of a request for an action of the dashboard, in bytes. The key of a cached response is its longest part: it
+/// contains a request target, which has at most 8 KiB, and escapes of JSON.
+pub const ACTION_BYTES_MAX: usize = 16 << 10;
+
+/// How long an action of the dashboard ejects an upstream if it does not say so, in seconds: long enough to look at it.
+pub const EJECT_SECONDS: u32 = 30;
+
+/// The longest ejection, in seconds. What lasts longer is drained, or removed from the configuration.
+pub const EJECT_SECONDS_MAX: u32 = 3600;
+
 /// Orders that may be queued for the process; further requests get an error and can be retried.
 pub const ORDERS_MAX: usize = 16;
 

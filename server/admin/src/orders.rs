@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_diag::Written;
 use sluice_message::Status;
-use sluice_model::Config;
+use sluice_model::{Config, DashboardAction};
 
 use crate::denied::Denied;
 use crate::document::{Change, Document};
@@ -22,6 +22,8 @@ pub enum Order {
     Load(Box<LoadOrder>),
     /// Change a part of the configuration.
     Change(Box<ChangeOrder>),
+    /// Read the configuration again, as for SIGHUP.
+    Reload(Replier),
     /// Shut down gracefully.
     Stop(Replier),
     /// Replace the process by a new one.
@@ -138,14 +140,20 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// The object is not a direction.
     fn direct_upstream(&self, address: &str, direction: Value) -> Result<Option<Value>, String>;
 
+    /// Removes responses from the cache with this name in the status; returns how many, or `None` if there is no such cache.
+    fn purge(&self, cache: &str, which: &Purge) -> Option<usize>;
+
+    /// Logs that an action of the dashboard was used.
+    fn note_action(&self, used: &ActionUse<'_>);
+
     /// The Python applications: a list of objects, each with its processes.
     fn python_applications(&self) -> Value;
 
     /// Takes a sample of the counters, from which rates are computed. Called once per second.
     fn sample(&self);
 
-    /// The status as JSON, on one line.
-    fn status(&self) -> Vec<u8>;
+    /// The status as JSON, on one line; `actions` are those that the dashboard offers.
+    fn status(&self, actions: &[DashboardAction]) -> Vec<u8>;
 
     /// The status as CSV.
     fn status_csv(&self) -> Vec<u8>;
@@ -155,6 +163,28 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
 
     /// Counts a request to the admin API.
     fn count(&self, method: &str, path: &str, status: u16);
+}
+
+/// Which responses of a cache are removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// Those with this key, in all variants.
+    Key(String),
+    /// Those whose key begins so.
+    Beginning(String),
+}
+
+/// The use of an action of the dashboard.
+#[derive(Debug)]
+pub struct ActionUse<'a> {
+    /// The action.
+    pub action: DashboardAction,
+    /// The upstream or the cache that it is about; empty if it is about none or was refused before that was read.
+    pub object: &'a str,
+    /// The address of the client.
+    pub remote: String,
+    /// The result in words, or why it was refused.
+    pub outcome: Result<&'a str, &'a str>,
 }
 
 #[derive(Clone, Default)]
@@ -174,6 +204,14 @@ impl Current {
     pub fn document(&self) -> (Arc<Config>, Document) {
         let served = lock(&self.served);
         (served.config.clone(), served.document.clone())
+    }
+
+    /// What the buttons of the dashboard may do, as configured.
+    pub fn actions(&self) -> Vec<DashboardAction> {
+        let config = self.config();
+        let admin = config.admin.as_ref();
+        let dashboard = admin.and_then(|admin| admin.dashboard.as_ref());
+        dashboard.map_or_else(Vec::new, |dashboard| dashboard.actions.clone())
     }
 
     /// What is known of the configuration beyond its text, once it runs.

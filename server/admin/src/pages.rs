@@ -1,10 +1,11 @@
 //! What the admin API shows of the running server: the status as JSON or CSV, its history, the event stream, and the
-//! dashboard. All of it is read-only.
+//! dashboard. All of it is read-only; `dashboard::actions` is what the buttons of the dashboard do.
 //!
 //! The status is at `/status`, as in Caddy's API each topic has a path of its own (`/metrics`,
 //! `/reverse_proxy/upstreams`). Caddy has nothing at these paths.
 
 use sluice_message::{FieldId, Method, RequestHead, Status};
+use sluice_model::DashboardAction;
 use sluice_net::{Body, Exchange};
 
 use crate::api::Reply;
@@ -58,7 +59,9 @@ impl Page {
         }
         match self {
             Page::Dashboard => Ok(dashboard::respond(exchange)),
-            Page::Status => data(exchange, current, status_form),
+            Page::Status => data(exchange, current, |head, counts| {
+                status_form(head, counts, &current.actions())
+            }),
             Page::History => data(exchange, current, |_, counts| {
                 Ok(("application/json", counts.history()))
             }),
@@ -71,7 +74,10 @@ impl Page {
                 fields.set(FieldId::CacheControl, b"no-store");
                 match is_head {
                     true => Ok(Body::Empty),
-                    false => stream::subscribe(&feed, counts.status()).map(Body::Stream),
+                    false => {
+                        let snapshot = counts.status(&current.actions());
+                        stream::subscribe(&feed, snapshot).map(Body::Stream)
+                    }
                 }
             }
         }
@@ -97,7 +103,11 @@ fn data(
 }
 
 /// The snapshot in the form that `format` in the query names, else in the one that `Accept` prefers.
-fn status_form(head: &RequestHead, counts: &dyn crate::Counts) -> Result<Data, Reply> {
+fn status_form(
+    head: &RequestHead,
+    counts: &dyn crate::Counts,
+    actions: &[DashboardAction],
+) -> Result<Data, Reply> {
     let query = head.uri.query().unwrap_or_default();
     let mut pairs = query.split(|byte| *byte == b'&');
     let named = pairs.find_map(|pair| pair.strip_prefix(b"format="));
@@ -113,7 +123,7 @@ fn status_form(head: &RequestHead, counts: &dyn crate::Counts) -> Result<Data, R
     };
     Ok(match is_csv {
         true => ("text/csv; charset=utf-8", counts.status_csv()),
-        false => ("application/json", counts.status()),
+        false => ("application/json", counts.status(actions)),
     })
 }
 

@@ -1,7 +1,8 @@
 //! The admin API as a service of `sluice-net`: reads bodies up to their limit and sends responses, which `api`
 //! produces.
 
-use sluice_message::{FieldId, Status};
+use sluice_message::{FieldId, Remote, RequestHead, Status};
+use sluice_model::DashboardAction;
 use sluice_net::{
     Body, ClientLimits, Completion, Exchange, Refused, RequestBody, Response, Service, Settings,
     read_whole,
@@ -9,10 +10,11 @@ use sluice_net::{
 use sluice_wire::{h1, h2};
 
 use crate::access::Access;
-use crate::api::{Next, Reply, Task, perform};
+use crate::api::{Next, Reply, Task, perform, require_json};
+use crate::dashboard::actions::{self, Done, Wanted};
 use crate::denied::Denied;
-use crate::limits::{BODY_BYTES_MAX, CLIENT_TIMEOUT, EVENTS_TIMEOUT};
-use crate::orders::{Current, Orders};
+use crate::limits::{ACTION_BYTES_MAX, BODY_BYTES_MAX, CLIENT_TIMEOUT, EVENTS_TIMEOUT};
+use crate::orders::{ActionUse, Current, Orders};
 use crate::pages::Page;
 use crate::remote::RemoteAccess;
 
@@ -23,6 +25,31 @@ pub enum Gate {
     Local(Access),
     /// The certificate of the client.
     Remote(RemoteAccess),
+}
+
+impl Gate {
+    /// Checks that a request comes from the dashboard: browsers send an `Origin` with each POST, and name the page's own.
+    fn check_page(&self, head: &RequestHead) -> Result<(), Denied> {
+        let Some(origin) = head.fields.first(FieldId::Origin) else {
+            let why = "an Origin is required: this path is for the dashboard, others use the API";
+            return Err(Denied::new(Status::FORBIDDEN, why));
+        };
+        let is_ours = match self {
+            // It was found to be an allowed one.
+            Gate::Local(_) => true,
+            Gate::Remote(_) => origin
+                .strip_prefix(b"https://")
+                .is_some_and(|host| host.eq_ignore_ascii_case(&head.authority)),
+        };
+        match is_ours {
+            true => Ok(()),
+            false => {
+                let origin = String::from_utf8_lossy(origin);
+                let why = format!("origin not allowed: {origin}");
+                Err(Denied::new(Status::FORBIDDEN, why))
+            }
+        }
+    }
 }
 
 /// Serves requests to the admin API.
@@ -78,15 +105,12 @@ impl AdminService {
 
     async fn act(&self, exchange: &mut Exchange<()>, task: Task) -> Reply {
         let body = match task.wants_body() {
-            true => read(&mut exchange.body).await,
+            true => read(exchange, BODY_BYTES_MAX).await,
             false => Ok(Vec::new()),
         };
         let body = match body {
             Ok(body) => body,
-            Err(reply) => {
-                exchange.close = true;
-                return reply;
-            }
+            Err(denied) => return Reply::denied(denied),
         };
         match perform(task, &exchange.req, &body, &self.orders, &self.current) {
             Next::Response(reply) => reply,
@@ -95,6 +119,45 @@ impl AdminService {
                 Err(denied) => Reply::denied(denied),
             },
         }
+    }
+}
+
+impl AdminService {
+    /// Does what a button of the dashboard stands for, and logs it.
+    async fn press(&self, exchange: &mut Exchange<()>, action: DashboardAction) -> Reply {
+        let mut object = String::new();
+        let outcome = self.carry_out(exchange, action, &mut object).await;
+        if let Some(counts) = self.current.counts() {
+            counts.note_action(&ActionUse {
+                action,
+                object: &object,
+                remote: match exchange.conn.remote {
+                    Remote::Ip(address) => address.to_string(),
+                    Remote::Unix => "unix".to_owned(),
+                },
+                outcome: match &outcome {
+                    Ok(done) => Ok(&done.words),
+                    Err(denied) => Err(&denied.why),
+                },
+            });
+        }
+        outcome.map_or_else(Reply::denied, |done| Reply::json(&done.shown()))
+    }
+
+    /// Sets `object` once it is known.
+    async fn carry_out(
+        &self,
+        exchange: &mut Exchange<()>,
+        action: DashboardAction,
+        object: &mut String,
+    ) -> Result<Done, Denied> {
+        self.gate.check_page(&exchange.req)?;
+        actions::check(action, &self.current.actions())?;
+        require_json(&exchange.req)?;
+        let body = read(exchange, ACTION_BYTES_MAX).await?;
+        let wanted = Wanted::read(action, &body)?;
+        wanted.object().clone_into(object);
+        wanted.carry_out(&self.orders, &self.current).await
     }
 }
 
@@ -118,6 +181,11 @@ impl Service for AdminService {
         if let Some(page) = Page::of(&exchange.req) {
             let responded = page.respond(exchange, &self.current);
             return Response::Ready(responded.unwrap_or_else(|reply| write(exchange, reply)));
+        }
+        match actions::of(&exchange.req) {
+            None => {}
+            Some(Ok(action)) => return Response::Later(Box::pin(self.press(exchange, action))),
+            Some(Err(reply)) => return Response::Ready(write(exchange, reply)),
         }
         match Task::of(&exchange.req) {
             Ok(task) => Response::Later(Box::pin(self.act(exchange, task))),
@@ -182,16 +250,19 @@ fn write(exchange: &mut Exchange<()>, reply: Reply) -> Body {
     Body::Inline
 }
 
-async fn read(body: &mut RequestBody) -> Result<Vec<u8>, Reply> {
-    let RequestBody::Stream(mut stream) = body.take() else {
+/// Reads the whole body. If that fails, what is left of it is not awaited.
+async fn read(exchange: &mut Exchange<()>, bytes_max: usize) -> Result<Vec<u8>, Denied> {
+    let RequestBody::Stream(mut stream) = exchange.body.take() else {
         return Ok(Vec::new());
     };
-    match read_whole(&mut *stream, BODY_BYTES_MAX).await {
-        Ok(Some(bytes)) => Ok(bytes),
+    let denied = match read_whole(&mut *stream, bytes_max).await {
+        Ok(Some(bytes)) => return Ok(bytes),
         Ok(None) => {
-            let why = format!("the body is larger than {BODY_BYTES_MAX} bytes");
-            Err(Reply::error(Status::CONTENT_TOO_LARGE, why))
+            let why = format!("the body is larger than {bytes_max} bytes");
+            Denied::new(Status::CONTENT_TOO_LARGE, why)
         }
-        Err(failure) => Err(Reply::error(Status::BAD_REQUEST, failure.to_string())),
-    }
+        Err(failure) => Denied::bad(failure.to_string()),
+    };
+    exchange.close = true;
+    Err(denied)
 }

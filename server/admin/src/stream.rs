@@ -65,7 +65,7 @@ pub async fn sample(worker: Rc<Worker>, current: Current) {
         if let Some(counts) = current.counts() {
             counts.sample();
             if !feed.subscribers.borrow().is_empty() {
-                feed.publish(&counts.status());
+                feed.publish(&counts.status(&current.actions()));
             }
         }
         timer.set(&worker.clock, SAMPLE_PAUSE);

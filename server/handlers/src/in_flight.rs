@@ -1,5 +1,7 @@
 //! `in_flight`: limits the number of concurrent requests. A few more wait; others are rejected at once. `sluice-net`
-//! implements waiting.
+//! implements waiting, `shared_slots` a limit that several nodes share.
+
+mod shared;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,6 +13,7 @@ use sluice_message::{FieldId, Status};
 use sluice_model::handler::InFlight as Config;
 use sluice_net::clock;
 use sluice_net::gate::{Gate, Pass, Shut};
+use sluice_net::worker::Worker;
 use sluice_route::Template;
 
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, FLIGHT_TIMEOUT};
@@ -18,11 +21,14 @@ use sluice_observe::sources::{ConcurrencyLimit, ConcurrencyStanding};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
-use sluice_pipeline::handler::{Handler, Step, Waiting};
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
 use sluice_pipeline::record::held_since;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 use sluice_pipeline::values;
+
+use self::shared::{Line, Shared};
+use crate::shared_slots::SlotHeld;
 
 /// The handler, shared by all workers.
 struct InFlight {
@@ -31,23 +37,34 @@ struct InFlight {
     queue_max: usize,
     timeout: Duration,
     gates: Arc<Gates>,
+    /// What several nodes share, if they do.
+    shared: Option<Shared>,
 }
 
 /// The gates in use, by key. There are never more of them than requests.
 struct Gates {
-    by_key: Mutex<HashMap<Box<[u8]>, Arc<Gate>>>,
-    /// The key in the configuration.
+    by_key: Mutex<HashMap<Box<[u8]>, Arc<Lane>>>,
+    /// The key in the configuration, or the name of the shared limit.
     name: String,
     max: usize,
     refused: AtomicU64,
 }
 
-/// A request's reference to its gate, and its slot, until the response has ended.
+/// Where the requests of one key are counted, and wait.
+struct Lane {
+    /// The requests of this node. If several nodes share the limit, those that wait stand in the line.
+    gate: Gate,
+    line: Option<Line>,
+}
+
+/// A request's reference to its lane, and its slot, until the response has ended.
 pub struct Held {
     gates: Arc<Gates>,
     key: Box<[u8]>,
-    gate: Option<Arc<Gate>>,
+    lane: Option<Arc<Lane>>,
     pass: Option<Pass>,
+    /// Its slot among those of all nodes.
+    slot: Option<SlotHeld>,
 }
 
 const NEVER_POISONED: &str = "nothing panics while it holds the gates";
@@ -55,10 +72,9 @@ const NEVER_POISONED: &str = "nothing panics while it holds the gates";
 impl Handler for InFlight {
     fn serve(&self, exchange: &mut Exchange) -> Step {
         let mut held = self.hold(exchange);
-        let Some(pass) = held.gate.as_ref().and_then(|gate| gate.try_enter()) else {
+        if !self.try_enter(&mut held) {
             return Step::Later;
-        };
-        held.pass = Some(pass);
+        }
         keep(exchange, held);
         Step::Next
     }
@@ -66,16 +82,12 @@ impl Handler for InFlight {
     fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async move {
             let mut held = self.hold(exchange);
-            let Some(gate) = held.gate.clone() else {
-                return self.refuse(exchange, Shut::QueueFull);
-            };
             let worker = Rc::clone(&exchange.worker);
             let began = clock::now();
-            let entered = gate.enter(&worker, self.timeout).await;
+            let entered = self.enter(&worker, &mut held).await;
             held_since(exchange, began);
             match entered {
-                Ok(pass) => {
-                    held.pass = Some(pass);
+                Ok(()) => {
                     keep(exchange, held);
                     Step::Next
                 }
@@ -83,25 +95,87 @@ impl Handler for InFlight {
             }
         })
     }
+
+    fn account(&self, _exchange: &mut Exchange) -> Account {
+        let Some(shared) = &self.shared else {
+            return Account::default();
+        };
+        let (name, place) = (&self.gates.name, shared.place());
+        Account {
+            says: vec![format!(
+                "counts requests of `{name}` in {place}, together with other servers"
+            )],
+            // An explanation asks no store.
+            assumed: Some(Assumed::Step(Step::Next)),
+        }
+    }
 }
 
 impl InFlight {
-    /// The gate for the request's key, which exists as long as a request refers to it.
+    /// The lane for the request's key, which exists as long as a request refers to it.
     fn hold(&self, exchange: &Exchange) -> Held {
         let mut key = values::expanded(&self.key, exchange);
         key.truncate(FLIGHT_KEY_BYTES_MAX);
         let key: Box<[u8]> = key.into();
         let mut gates = self.gates.by_key.lock().expect(NEVER_POISONED);
-        let gate = gates
+        let lane = gates
             .entry(key.clone())
-            .or_insert_with(|| Arc::new(Gate::new(self.max, self.queue_max)))
+            .or_insert_with(|| Arc::new(self.lane()))
             .clone();
         Held {
             gates: self.gates.clone(),
             key,
-            gate: Some(gate),
+            lane: Some(lane),
             pass: None,
+            slot: None,
         }
+    }
+
+    fn lane(&self) -> Lane {
+        match &self.shared {
+            None => Lane {
+                gate: Gate::new(self.max, self.queue_max),
+                line: None,
+            },
+            Some(_) => Lane {
+                gate: Gate::new(self.max, 0),
+                line: Some(Line::new(self.queue_max)),
+            },
+        }
+    }
+
+    /// Takes a slot without waiting and without asking a store.
+    fn try_enter(&self, held: &mut Held) -> bool {
+        let Some(lane) = &held.lane else {
+            return false;
+        };
+        if lane.line.as_ref().is_some_and(|line| line.len() > 0) {
+            return false;
+        }
+        let Some(pass) = lane.gate.try_enter() else {
+            return false;
+        };
+        if let Some(shared) = &self.shared {
+            held.slot = shared.take_unused(&held.key);
+            if held.slot.is_none() {
+                return false;
+            }
+        }
+        held.pass = Some(pass);
+        true
+    }
+
+    /// Takes a slot, for which it may wait.
+    async fn enter(&self, worker: &Rc<Worker>, held: &mut Held) -> Result<(), Shut> {
+        let lane = held.lane.clone().ok_or(Shut::QueueFull)?;
+        if let (Some(shared), Some(line)) = (&self.shared, &lane.line) {
+            let lane = (&lane.gate, line);
+            let (pass, slot) = shared.enter(worker, &held.key, lane, self.timeout).await?;
+            (held.pass, held.slot) = (Some(pass), Some(slot));
+        } else {
+            held.pass = Some(lane.gate.enter(worker, self.timeout).await?);
+        }
+        Ok(())
     }
 
     fn refuse(&self, exchange: &mut Exchange, shut: Shut) -> Step {
@@ -118,15 +192,22 @@ impl InFlight {
 impl ConcurrencyLimit for Gates {
     fn standing(&self) -> ConcurrencyStanding {
         let by_key = self.by_key.lock().expect(NEVER_POISONED);
-        let sum = |count: fn(&Gate) -> usize| by_key.values().map(|gate| count(gate) as u64).sum();
+        let sum = |count: fn(&Lane) -> usize| by_key.values().map(|lane| count(lane) as u64).sum();
         ConcurrencyStanding {
             name: self.name.clone(),
-            in_flight: sum(Gate::in_flight),
-            waiting: sum(Gate::waiting),
+            in_flight: sum(|lane| lane.gate.in_flight()),
+            waiting: sum(Lane::waiting),
             refused: self.refused.load(Ordering::Relaxed),
             keys: by_key.len() as u64,
             max: Some(self.max as u64),
         }
+    }
+}
+
+impl Lane {
+    /// Requests that wait for a slot.
+    fn waiting(&self) -> usize {
+        self.gate.waiting() + self.line.as_ref().map_or(0, Line::len)
     }
 }
 
@@ -138,13 +219,17 @@ fn keep(exchange: &mut Exchange, held: Held) {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Release the slot first: a request that waits for it refers to the gate as well.
+        // Release the slot first: a request that waits for it refers to the lane as well.
+        let had_slot = self.slot.take().is_some();
         self.pass = None;
+        if had_slot && let Some(line) = self.lane.as_ref().and_then(|lane| lane.line.as_ref()) {
+            line.move_up();
+        }
         let mut gates = self.gates.by_key.lock().expect(NEVER_POISONED);
-        self.gate = None;
+        self.lane = None;
         if gates
             .get(&self.key)
-            .is_some_and(|gate| Arc::strong_count(gate) == 1)
+            .is_some_and(|lane| Arc::strong_count(lane) == 1)
         {
             gates.remove(&self.key);
         }
@@ -160,11 +245,13 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     })?;
     let queue_max = usize::try_from(config.queue)
         .map_err(|_| Refusal::new(format!("`in_flight` with a queue of {}", config.queue)))?;
+    let shared = config.distributed.as_ref();
     let gates = Arc::new(Gates {
         by_key: Mutex::default(),
-        name: match config.key.as_str() {
-            "" => "in_flight".to_owned(),
-            key => format!("in_flight {key}"),
+        name: match (shared, config.key.as_str()) {
+            (Some(shared), _) => format!("in_flight {}", shared.name),
+            (None, "") => "in_flight".to_owned(),
+            (None, key) => format!("in_flight {key}"),
         },
         max,
         refused: AtomicU64::new(0),
@@ -181,5 +268,8 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
         queue_max,
         timeout: given(config.timeout).unwrap_or(FLIGHT_TIMEOUT),
         gates,
+        shared: shared
+            .map(|shared| Shared::build(shared, max, builder))
+            .transpose()?,
     }))
 }

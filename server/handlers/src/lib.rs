@@ -23,6 +23,7 @@ pub mod push;
 pub mod rate_limit;
 pub mod request_body;
 pub mod rewrite;
+pub mod shared_slots;
 pub mod static_response;
 pub mod subroute;
 pub mod template_functions;

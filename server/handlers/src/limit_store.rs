@@ -1,4 +1,4 @@
-//! The Redis servers where several nodes count together: those of `rate_limit`, and of nginx's zones. Configurations
+//! The Redis servers where several nodes count together: those of `rate_limit` and `in_flight`, and of nginx's zones. Configurations
 //! that name the same server share it, and it outlives them.
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub struct Store {
 }
 
 /// What happens to requests that the store does not decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnError {
     /// They are allowed.
     Open,

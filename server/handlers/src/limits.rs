@@ -38,6 +38,29 @@ pub const FLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an `in_flight` key that are significant; an address or a name fits.
 pub const FLIGHT_KEY_BYTES_MAX: usize = 256;
 
+/// How long the store keeps the slots of a node that does not renew them (`in_flight { distributed … }`, and
+/// `limit_conn_zone … sync=` of an nginx.conf): so long the slots of a dead node are missing, and so long a node may be cut off
+/// from the store without losing those of its requests.
+pub const SLOT_LEASE: Duration = Duration::from_secs(10);
+
+/// How often a node renews its slots: two attempts may fail before the lease ends.
+pub const SLOT_RENEWAL: Duration = Duration::from_secs(3);
+
+/// How long a slot may be unused before it goes back to the store: the next request of a busy client takes it without asking,
+/// and other nodes do not miss it for long.
+pub const SLOT_SWEEP: Duration = Duration::from_millis(100);
+
+/// How long the store counts on it that a node wants slots after a request of the node asked in vain: so long others leave it
+/// their part, and so long that part may be unused.
+pub const SLOT_WANTED: Duration = Duration::from_secs(1);
+
+/// How often a request that waits for a slot asks the store again: about as long as a slot that another node no longer uses
+/// takes to come back. One that its own node frees wakes it at once.
+pub const SLOT_RETRY: Duration = Duration::from_millis(100);
+
+/// The longest name of slots that nodes share, in bytes: it is a part of keys in the store.
+pub const SLOT_NAME_BYTES_MAX: usize = 128;
+
 /// Default latency of requests under load that `overload adaptive` accepts: what users hardly notice.
 pub const OVERLOAD_TARGET: Duration = Duration::from_millis(100);
 

@@ -4,18 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sluice_handlers::limit_store::StoreUse;
 use sluice_handlers::limits::RATE_SHARDS;
+use sluice_handlers::shared_slots::SlotHeld;
 use sluice_observe::sources::{ConcurrencyLimit, ConcurrencyStanding, Sources};
-
-use crate::shared_slots::{SharedSlots, SlotHeld};
 
 /// Zones in use, by name. They outlive configurations, as the requests that they count do.
 #[derive(Debug, Default)]
 pub struct Zones {
     zones: Mutex<HashMap<Box<str>, Weak<Zone>>>,
-    /// What nodes share, by zone and store.
-    shared: Mutex<HashMap<(String, String), Weak<SharedSlots>>>,
 }
 
 /// Requests in flight by key, in shards. There are never more keys than requests.
@@ -48,19 +44,6 @@ impl Held {
 }
 
 impl Zones {
-    /// The slots that nodes share in the zone of this name.
-    pub fn shared(&self, name: &str, store_use: StoreUse) -> Arc<SharedSlots> {
-        let place = store_use.store.server.place().to_owned();
-        let mut known = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, slots| slots.strong_count() > 0);
-        let found = known.entry((name.to_owned(), place)).or_default();
-        found.upgrade().unwrap_or_else(|| {
-            let made = Arc::new(SharedSlots::new(name, store_use));
-            *found = Arc::downgrade(&made);
-            made
-        })
-    }
-
     /// The zone of this name, which `sources` show while it is in use.
     pub fn zone(&self, name: &str, sources: &Sources) -> Arc<Zone> {
         let mut known = self.zones.lock().unwrap_or_else(PoisonError::into_inner);

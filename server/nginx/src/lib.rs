@@ -48,7 +48,6 @@ mod rewrite;
 mod secure_link;
 pub mod servers;
 mod shared;
-mod shared_slots;
 mod shown;
 pub mod slice;
 mod spelling;

@@ -11,10 +11,10 @@ use sluice_route::Template;
 use super::connection_zone::{Zone, Zones};
 use super::limit_req::{LimitLog, trial};
 use super::state::Limited;
-use crate::shared_slots::SharedSlots;
 use crate::state::NginxContext;
 use sluice_handlers::limit_store::StoreUse;
 use sluice_handlers::limits::FLIGHT_KEY_BYTES_MAX;
+use sluice_handlers::shared_slots::SharedSlots;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::{Cause, Fault};
@@ -56,10 +56,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
                 None => None,
                 Some(config) => {
                     let store_use = StoreUse::build(config, builder)?;
-                    Some(match builder.recorder {
-                        Some(recorder) => recorder.shared::<Zones>().shared(&limit.zone, store_use),
-                        None => Arc::new(SharedSlots::new(&limit.zone, store_use)),
-                    })
+                    Some(SharedSlots::of(&limit.zone, store_use, builder.recorder))
                 }
             },
         })
@@ -113,7 +110,7 @@ impl Handler for Limits {
                     return self.reject(exchange, limit);
                 };
                 if let Some(shared) = &limit.shared {
-                    let Some(slot) = shared.enter(&worker, &key, limit.max).await else {
+                    let Some(slot) = shared.enter(&worker, &key, (limit.max, 0)).await else {
                         limit.zone.note_refused();
                         return self.reject(exchange, limit);
                     };

@@ -72,14 +72,3 @@ pub const USER_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// User files cached by one worker. Their names may contain variables, so clients may be able to choose many of them.
 pub const USER_FILES_MAX: usize = 64;
-
-/// How long the store keeps the slots of a node that does not renew them (`limit_conn_zone … sync=`): so long the slots of a
-/// dead node are missing, and so long a node may be cut off from the store without losing those of its requests.
-pub const SLOT_LEASE: Duration = Duration::from_secs(10);
-
-/// How often a node renews its slots: two attempts may fail before the lease ends.
-pub const SLOT_RENEWAL: Duration = Duration::from_secs(3);
-
-/// How long a slot may be unused before it goes back to the store: the next request of a busy client takes it without asking,
-/// and other nodes do not miss it for long.
-pub const SLOT_SWEEP: Duration = Duration::from_millis(100);

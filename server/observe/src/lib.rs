@@ -2,6 +2,7 @@
 //! values are reported is left to `sluice-serve`.
 
 pub mod events;
+pub mod fleet;
 pub mod limits;
 pub mod log;
 pub mod metrics;

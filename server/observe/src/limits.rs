@@ -70,6 +70,9 @@ pub const UPSTREAMS_SHOWN_MAX: usize = 1000;
 /// Certificates that the status shows, those that expire first.
 pub const CERTIFICATES_SHOWN_MAX: usize = 1000;
 
+/// Nodes of a fleet that the status shows, those that are not in sync first.
+pub const NODES_SHOWN_MAX: usize = 200;
+
 /// Zones and caches of each kind that the status shows.
 pub const ZONES_SHOWN_MAX: usize = 500;
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use crate::fleet::FleetView;
 use crate::limits::RELOAD_ERROR_BYTES_MAX;
 
 /// The sources, which outlive configurations.
@@ -48,6 +49,11 @@ pub struct Reload {
 pub trait Certificates: Send + Sync {
     /// Their state.
     fn list(&self) -> Vec<CertificateStanding>;
+
+    /// The names of the locks that this process holds in their storages.
+    fn locks(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The state of a certificate.
@@ -75,6 +81,11 @@ pub struct CertificateStanding {
 pub trait ConfigSource: Send + Sync {
     /// Its state.
     fn standing(&self) -> ConfigSourceStanding;
+
+    /// The whole fleet, which is read while somebody looks at it; `None` if it was not read yet.
+    fn fleet(&self) -> Option<FleetView> {
+        None
+    }
 }
 
 /// The state of the source of a node's configuration.
@@ -151,6 +162,14 @@ impl Sources {
             .unwrap_or_default()
     }
 
+    /// The names of the locks that this process holds in the storages of certificates.
+    pub fn locks(&self) -> Vec<String> {
+        self.certificates
+            .get()
+            .map(|source| source.locks())
+            .unwrap_or_default()
+    }
+
     /// Shows a concurrency limit as long as it is in use.
     pub fn add_concurrency_limit(&self, limit: Weak<dyn ConcurrencyLimit>) {
         let mut known = lock(&self.concurrency);
@@ -177,6 +196,11 @@ impl Sources {
     /// The state of the source of the configuration, if this is a node of a fleet.
     pub fn config_source(&self) -> Option<ConfigSourceStanding> {
         self.config_source.get().map(|source| source.standing())
+    }
+
+    /// The fleet of this node, if it is one of a fleet and that was read.
+    pub fn fleet(&self) -> Option<FleetView> {
+        self.config_source.get()?.fleet()
     }
 
     /// Records how a reload ended.

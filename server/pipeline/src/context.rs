@@ -118,6 +118,23 @@ pub struct Aside {
     pub head: Option<ResponseHead>,
     /// What a handler that returned [`Step::Later`](crate::Step::Later) continues with.
     pub awaited: Option<Box<dyn Any>>,
+    /// What a cache of several nodes did with the request, for `Cache-Status`.
+    pub cache: Option<Box<CacheNote>>,
+}
+
+/// What a cache of several nodes did with a request.
+#[derive(Debug, Default)]
+pub struct CacheNote {
+    /// Whether another node of the cache sent the request: it gets the response as the upstream sent it.
+    pub is_for_peer: bool,
+    /// Seconds for which the cached response is still fresh; negative if it is stale.
+    pub ttl: Option<i64>,
+    /// Whether the response is being cached.
+    pub is_stored: bool,
+    /// The node that the request was forwarded to, or why it was not.
+    pub detail: Option<String>,
+    /// Whether another node has responded instead.
+    pub is_forwarded: bool,
 }
 
 /// The ID of a request, which `request_id` has set.

@@ -204,5 +204,47 @@ pub const SOURCE_REDIS_LIFETIME: Duration = Duration::from_secs(1);
 /// How long Redis may take to list upstreams. Requests use the earlier ones meanwhile.
 pub const SOURCE_REDIS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Upstreams taken from one hash; as many as from a DNS answer.
+/// Upstreams taken from one hash or prefix; as many as from a DNS answer.
 pub const SOURCE_RECORDS_MAX: usize = 256;
+
+/// Nodes of one cache. A node may know each other one by a connection pool, and looks at all of them for each key.
+pub const CACHE_PEERS_MAX: usize = 64;
+
+/// The length of the name of a node, which is sent with each request between nodes; that of a label of a host name.
+pub const CACHE_PEER_NAME_BYTES_MAX: usize = 63;
+
+/// The shortest secret of the nodes of a cache, in bytes: 128 bits, if they are random.
+pub const CACHE_PEER_SECRET_BYTES_MIN: usize = 16;
+
+/// Requests of this node that one other node works on at a time; further ones go to the next owner of their keys. Each
+/// takes a connection; with 64 nodes, these are less than the 20,000 that a process may usually open.
+pub const CACHE_PEER_REQUESTS_MAX: usize = 256;
+
+/// How much of an even share of the requests in flight a node gets, in percent, before keys go to their next owner: the
+/// value that HAProxy's documentation suggests (`hash-balance-factor`).
+pub const CACHE_PEER_LOAD_PERCENT: u32 = 125;
+
+/// Requests in flight at a node that do not count for that: with a handful of requests every share is uneven, and a key
+/// that moves is fetched twice.
+pub const CACHE_PEER_LOAD_FREE: usize = 32;
+
+/// How long a purge waits for its storage; a call of the storage itself takes five seconds at most.
+pub const CACHE_PURGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long one call of an etcd that lists upstreams may take: at the start of a server so long, and as long again without a
+/// quorum, requests wait for the first list before the copy of this node stands in.
+pub const SOURCE_ETCD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often the thread that follows a prefix of etcd looks whether a configuration still uses it.
+pub const SOURCE_ETCD_LOOK: Duration = Duration::from_secs(1);
+
+/// The pauses between attempts to reach an etcd that is away; each is twice as long as the one before.
+pub const SOURCE_ETCD_PAUSE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(2);
+
+/// Keys below the prefix of one source: four times the upstreams that are used, for values that are not upstreams. More are a
+/// mistake in the prefix.
+pub const SOURCE_ETCD_KEYS_MAX: usize = 1024;
+
+/// Values that are read together; each may be as large as a store allows.
+pub const SOURCE_ETCD_KEYS_AT_ONCE: usize = 16;

@@ -89,3 +89,12 @@ pub const LOADED_AT_ONCE: usize = 64;
 /// The longest pause between two attempts to fetch a configuration of `admin.config.load`: an outage of the other server
 /// costs one request a minute, and a minute passes until its end is noticed.
 pub const PULL_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Locks that a node names in its report: more are hardly held at a time.
+pub const REPORTED_LOCKS_MAX: usize = 20;
+
+/// How often a node reads its whole fleet while somebody looks at it on its dashboard.
+pub const FLEET_READ_PERIOD: Duration = Duration::from_secs(2);
+
+/// How long a node goes on reading its fleet after the last look: a page that polls looks every two seconds.
+pub const FLEET_READ_AFTER_LOOK: Duration = Duration::from_secs(15);

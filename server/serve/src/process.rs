@@ -103,6 +103,7 @@ impl Server {
         );
         https.inherit_tickets(options.secrets.tickets());
         https.emit_to(recorder.events());
+        https.show_in(recorder.hub());
         recorder.events().replace(subscriptions(&config));
         let built = build(
             &config,

@@ -14,6 +14,7 @@ mod plans;
 mod policies;
 pub mod protocols;
 mod remote_admin;
+mod shown_storage;
 mod sources;
 mod standing;
 pub mod storages;
@@ -41,11 +42,13 @@ pub use authorities::{AuthorityCertificates, AuthorityView, LocalAuthorities};
 pub use auto::expand;
 use events::event_of;
 use handshakes::HandshakeRules;
-use plans::Scheme;
+use plans::{Scheme, Storages};
 use policies::TicketScheme;
 pub use remote_admin::RemoteAdminTls;
+use shown_storage::ShownStorage;
 use sluice_observe::events::Events;
 use sluice_observe::log::{Level, Log};
+use sluice_observe::metrics::{CountedStorage, Hub};
 use sluice_observe::sources::Certificates;
 use sluice_pipeline::keys::{AuthorityFinder, AuthorityPem, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
@@ -80,6 +83,10 @@ pub struct Https {
     /// The certificates of the running configuration.
     served: Arc<Served>,
     remote_admin: Option<RemoteAdminTls>,
+    /// Where storages are shown; `None` if the configuration is only validated.
+    hub: Option<Arc<Hub>>,
+    /// The storages on engines that are shown: that of the server, and those of policies.
+    shown: Vec<Arc<ShownStorage>>,
 }
 
 /// TLS policies by server name and by the HTTP versions enabled on the address.
@@ -93,6 +100,8 @@ pub struct Prepared {
     files: WatchedFiles,
     /// Certificates to manage once the configuration runs.
     provisions: Vec<Provision>,
+    /// The storages of single policies, which are followed once the configuration runs.
+    storages: Storages,
     rhythm: Rhythm,
     stapling: Option<Stapling>,
     /// Session ticket keys shared with other instances.
@@ -121,6 +130,8 @@ impl Https {
             shared_keys: None,
             ticket_book: TicketBook::default(),
             remote_admin: None,
+            hub: None,
+            shown: Vec::new(),
         }
     }
 
@@ -155,6 +166,31 @@ impl Https {
         self.maintainer.observe(Box::new(observer));
     }
 
+    /// Shows the storages in the metrics of `hub`.
+    pub fn show_in(&mut self, hub: &Arc<Hub>) {
+        self.hub = Some(hub.clone());
+        self.show(&Storages::new());
+    }
+
+    /// Shows the storage of the server and those of policies, in the place of the ones before.
+    fn show(&mut self, storages: &Storages) {
+        let Some(hub) = &self.hub else { return };
+        let own = storages.values().map(|storage| &**storage);
+        let mut all: Vec<&Storage> = Vec::new();
+        for storage in std::iter::once(&self.storage).chain(own) {
+            if storage.is_shared() && !all.contains(&storage) {
+                all.push(storage);
+            }
+        }
+        let shown = all.into_iter().map(|storage| {
+            let shown = Arc::new(ShownStorage(storage.clone()));
+            let counted: Arc<dyn CountedStorage> = shown.clone();
+            hub.add_storage(Arc::downgrade(&counted));
+            shown
+        });
+        self.shown = shown.collect();
+    }
+
     /// Starts the threads that renew certificates and follow the storage; they end when this is dropped.
     pub fn start_maintenance(&self) -> std::io::Result<()> {
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
@@ -163,10 +199,24 @@ impl Https {
             .name("certificates".to_owned())
             .spawn(move || maintain(&maintainer, &bell, &log))?;
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
-        let place = self.storage.place_of("").display().to_string();
+        let storage = self.storage.clone();
+        let place = storage.place_of("").display().to_string();
+        let in_use = move || Some(storage.clone());
         std::thread::Builder::new()
             .name("storage".to_owned())
-            .spawn(move || follow(&maintainer, &place, &log))
+            .spawn(move || follow(&maintainer, in_use, &place, &log))
+            .map(drop)
+    }
+
+    /// Follows the storage of a policy for as long as the policy is in use.
+    fn follow_policy(&self, storage: &Arc<Storage>) -> std::io::Result<()> {
+        let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        let place = storage.place_of("").display().to_string();
+        let own = Arc::downgrade(storage);
+        let in_use = move || own.upgrade().map(|storage| (*storage).clone());
+        std::thread::Builder::new()
+            .name("storage".to_owned())
+            .spawn(move || follow(&maintainer, in_use, &place, &log))
             .map(drop)
     }
 
@@ -190,20 +240,8 @@ impl Https {
         let loaded = loading::load(config, &self.storage, &self.log, refusals);
         let auto = expanded(config, loaded.pairs().flat_map(|pair| &pair.subjects));
         let store = CertStore::new(loaded.pairs().cloned());
-        let provisions = match plans::schemes(&auto.config, &auto.names) {
-            Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
-                self.provide(&schemes, &store, refusals)
-            }
-            Ok(_) => Vec::new(),
-            Err(refusal) => {
-                refusals.push(Refusal {
-                    place: "apps.tls.automation.policies".to_owned(),
-                    ..refusal
-                });
-                Vec::new()
-            }
-        };
-        let on_demand = self.on_demand(&auto.config, &store, purpose, refusals);
+        let (storages, provisions) = self.provisions(&auto, &store, purpose, refusals);
+        let on_demand = self.on_demand(&auto.config, (&store, &storages), purpose, refusals);
         let tickets = self.tickets(config, purpose).unwrap_or_else(|refusal| {
             refusals.push(Refusal {
                 place: "apps.tls.session_tickets".to_owned(),
@@ -241,11 +279,40 @@ impl Https {
             files: WatchedFiles::new(loaded.files, &store),
             store,
             provisions,
+            storages,
             rhythm: plans::rhythm(config),
             stapling: plans::stapling(config),
             shared_keys,
         };
         (auto.config, prepared)
+    }
+
+    /// Opens the storages of policies, and prepares the certificates of all names that are managed.
+    fn provisions(
+        &self,
+        auto: &auto::Auto,
+        store: &Arc<CertStore>,
+        purpose: Purpose,
+        refusals: &mut Vec<Refusal>,
+    ) -> (Storages, Vec<Provision>) {
+        let found = plans::open_storages(&auto.config, &self.data_dir).and_then(|storages| {
+            let schemes = plans::schemes(&auto.config, &auto.names)?;
+            Ok((storages, schemes))
+        });
+        match found {
+            Ok((storages, schemes)) if purpose == Purpose::Serve && refusals.is_empty() => {
+                let provisions = self.provide(&schemes, (store, &storages), refusals);
+                (storages, provisions)
+            }
+            Ok((storages, _)) => (storages, Vec::new()),
+            Err(refusal) => {
+                refusals.push(Refusal {
+                    place: "apps.tls.automation.policies".to_owned(),
+                    ..refusal
+                });
+                (Storages::new(), Vec::new())
+            }
+        }
     }
 
     /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
@@ -364,13 +431,20 @@ impl Https {
         for provision in prepared.provisions {
             self.maintainer.keep(provision);
         }
+        self.show(&prepared.storages);
+        for storage in prepared.storages.values() {
+            if let Err(error) = self.follow_policy(storage) {
+                let entry = self.log.error(LOGGER, "a storage cannot be followed");
+                entry.shown("error", error).send();
+            }
+        }
     }
 
     /// On-demand certificates for `store`; `None` if they are not configured.
     fn on_demand(
         &self,
         config: &Config,
-        store: &Arc<CertStore>,
+        (store, storages): (&Arc<CertStore>, &Storages),
         purpose: Purpose,
         refusals: &mut Vec<Refusal>,
     ) -> Option<Arc<OnDemand>> {
@@ -387,8 +461,8 @@ impl Https {
         if purpose == Purpose::Check || !refusals.is_empty() {
             return None;
         }
-        let open =
-            |scheme: &Scheme| plans::plan(scheme, &self.maintainer, &self.storage, &self.log);
+        let places = (&self.storage, storages);
+        let open = |scheme: &Scheme| plans::plan(scheme, &self.maintainer, places, &self.log);
         let mut rules = Vec::new();
         for rule in scheme.rules {
             let plans = rule.ways.map(|[public, local]| {
@@ -423,13 +497,14 @@ impl Https {
     fn provide(
         &self,
         schemes: &[Scheme],
-        store: &Arc<CertStore>,
+        (store, storages): (&Arc<CertStore>, &Storages),
         refusals: &mut Vec<Refusal>,
     ) -> Vec<Provision> {
         let mut provisions = Vec::new();
         for scheme in schemes {
-            let provided = plans::plan(scheme, &self.maintainer, &self.storage, &self.log)
-                .and_then(|plan| {
+            let places = (&self.storage, storages);
+            let provided =
+                plans::plan(scheme, &self.maintainer, places, &self.log).and_then(|plan| {
                     let subjects = scheme
                         .names
                         .iter()
@@ -541,9 +616,14 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
     }
 }
 
-/// Follows what other nodes write to the storage at `place` for as long as the maintainer exists.
-fn follow(maintainer: &Weak<Maintainer>, place: &str, log: &Log) {
-    Maintainer::follow(maintainer, |following| match following {
+/// Follows what other nodes write to the storage at `place` for as long as the maintainer exists and the storage is in use.
+fn follow(
+    maintainer: &Weak<Maintainer>,
+    in_use: impl Fn() -> Option<Storage>,
+    place: &str,
+    log: &Log,
+) {
+    Maintainer::follow(maintainer, in_use, |following| match following {
         Following::Lost(error) => log
             .error(
                 LOGGER,

@@ -1,7 +1,8 @@
 //! Determines how the certificate of each name is obtained: converts the policies of the configuration to plans of
 //! `sluice-certs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use sluice_certs::{
 use sluice_model::Config;
 use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
-use super::{acme, authorities, auto, sources, zerossl};
+use super::{acme, authorities, auto, sources, storages, zerossl};
 use sluice_observe::log::Log;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -30,7 +31,12 @@ pub(super) struct Scheme {
     keeps_keys: bool,
     renewal_share: Option<f64>,
     must_staple: bool,
+    /// The storage of the policy as JSON, if it has one.
+    storage: Option<String>,
 }
+
+/// The storages of policies that have one of their own, by their JSON.
+pub(super) type Storages = HashMap<String, Arc<Storage>>;
 
 /// The settings of an issuer.
 #[derive(Debug)]
@@ -44,7 +50,6 @@ enum IssuerOptions {
 pub(super) fn schemes(config: &Config, names: &BTreeSet<String>) -> Result<Vec<Scheme>, Refusal> {
     check_app(config)?;
     for policy in policies(config) {
-        check(policy)?;
         for issuer in &policy.issuers {
             issuer_options(config, issuer)?;
         }
@@ -58,20 +63,46 @@ pub(super) fn schemes(config: &Config, names: &BTreeSet<String>) -> Result<Vec<S
     Ok(schemes.into_values().collect())
 }
 
-/// Opens the issuers of a scheme.
+/// Opens the storages of policies. No connection is made.
+pub(super) fn open_storages(config: &Config, data_dir: &Path) -> Result<Storages, Refusal> {
+    let mut opened = Storages::new();
+    for policy in policies(config) {
+        let (Some(text), Some(module)) = (storage_text(policy), &policy.storage) else {
+            continue;
+        };
+        let module = serde_json::from_value(module.clone().into());
+        let module = module
+            .map_err(|error| Refusal::new(format!("`storage` of an automation policy: {error}")))?;
+        // Without a folder it is the storage of the server.
+        if let Some(storage) = storages::own(&module, data_dir)? {
+            opened.entry(text).or_insert_with(|| Arc::new(storage));
+        }
+    }
+    Ok(opened)
+}
+
+fn storage_text(policy: &AutomationPolicy) -> Option<String> {
+    let module = policy.storage.clone()?;
+    Some(serde_json::Value::from(module).to_string())
+}
+
+/// Opens the issuers of a scheme. Local CAs are in the `storage` of the server; accounts, challenges and certificates are in
+/// that of the policy if it has one.
 pub(super) fn plan(
     scheme: &Scheme,
     maintainer: &Arc<Maintainer>,
-    storage: &Storage,
+    (storage, storages): (&Storage, &Storages),
     log: &Log,
 ) -> Result<Arc<Plan>, CertsError> {
+    let own = scheme.storage.as_ref().and_then(|text| storages.get(text));
+    let kept = own.map_or(storage, |own| &**own);
     let mut issuers: Vec<Arc<dyn sluice_certs::Issuer>> = Vec::new();
     for options in &scheme.issuers {
         issuers.push(match options {
             IssuerOptions::Local(options) => authorities::open(maintainer, storage, options, log)?,
             IssuerOptions::Acme(options) => Arc::new(AcmeIssuer::new(
                 (**options).clone(),
-                storage.clone(),
+                kept.clone(),
                 maintainer.challenges(),
             )),
             IssuerOptions::ZeroSsl(options) => Arc::new(ZeroSslIssuer::new(
@@ -87,6 +118,7 @@ pub(super) fn plan(
         keeps_keys: scheme.keeps_keys,
         renewal_share: scheme.renewal_share,
         must_staple: scheme.must_staple,
+        storage: own.cloned(),
     }))
 }
 
@@ -100,9 +132,11 @@ impl Scheme {
             keeps_keys,
             renewal_share,
             must_staple,
+            storage,
         } = self;
-        let settings =
-            format!("{issuers:?} {key_type:?} {keeps_keys} {renewal_share:?} {must_staple}");
+        let settings = format!(
+            "{issuers:?} {key_type:?} {keeps_keys} {renewal_share:?} {must_staple} {storage:?}"
+        );
         format!("{:016x}", seed_of(&settings))
     }
 }
@@ -152,6 +186,7 @@ fn scheme_of(config: &Config, policy: &AutomationPolicy, kind: Kind) -> Result<S
         keeps_keys: policy.reuse_private_keys,
         renewal_share: Some(policy.renewal_window_ratio).filter(|share| *share > 0.0),
         must_staple: policy.must_staple,
+        storage: storage_text(policy),
     })
 }
 
@@ -378,18 +413,6 @@ fn check_app(config: &Config) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses settings of policies that are not implemented.
-fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
-    let later = [(
-        policy.storage.is_some(),
-        "a storage for the certificates of one policy",
-    )];
-    match later.iter().find(|(used, _)| *used) {
-        Some((_, what)) => Err(Refusal::not_yet(what, "remove it")),
-        None => Ok(()),
-    }
-}
-
 fn issuer_options(config: &Config, issuer: &Issuer) -> Result<IssuerOptions, Refusal> {
     match issuer {
         Issuer::Internal(internal) => local(config, internal),
@@ -563,5 +586,37 @@ mod tests {
             assert!(said.contains(named), "{named}: {said}");
         }
         assert!(options(r#"[{"key_type":"p521"}]"#, "a.test").is_err());
+    }
+
+    #[test]
+    fn a_policy_may_have_a_storage_of_its_own() {
+        let config = |policies: &str| {
+            let text =
+                format!(r#"{{"apps":{{"tls":{{"automation":{{"policies":{policies}}}}}}}}}"#);
+            Config::from_json(&text).unwrap()
+        };
+        let own = r#"{"module":"file_system","root":"/own"}"#;
+        let policies = format!(
+            r#"[{{"subjects":["a.test","b.test"],"storage":{own}}},{{"subjects":["c.test"],"storage":{own},"must_staple":true}},
+                {{"subjects":["d.test"],"storage":{{"module":"file_system"}}}},{{"subjects":["e.test"]}}]"#
+        );
+        let config_of = config(&policies);
+        let opened = open_storages(&config_of, Path::new("/data")).unwrap();
+        assert_eq!(opened.len(), 1, "the same storage is opened once");
+        assert_eq!(
+            *opened.values().next().unwrap().as_ref(),
+            Storage::new("/own")
+        );
+        let of = |name: &str| scheme(&config_of, name).unwrap();
+        assert_eq!(of("a.test").id(), of("b.test").id());
+        assert_ne!(of("a.test").id(), of("e.test").id());
+        let is_own = |name: &str| {
+            of(name)
+                .storage
+                .is_some_and(|text| opened.contains_key(&text))
+        };
+        assert!(is_own("a.test") && is_own("c.test") && !is_own("d.test") && !is_own("e.test"));
+        let bad = config(r#"[{"storage":{"module":"consul"}}]"#);
+        assert!(open_storages(&bad, Path::new("/data")).is_err());
     }
 }

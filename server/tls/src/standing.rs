@@ -37,6 +37,11 @@ impl Certificates for Served {
         let standings = maintainer.standings(&store);
         standings.into_iter().map(shown).collect()
     }
+
+    fn locks(&self) -> Vec<String> {
+        let maintainer = self.maintainer.upgrade();
+        maintainer.map_or_else(Vec::new, |maintainer| maintainer.held_locks())
+    }
 }
 
 fn shown(standing: Standing) -> CertificateStanding {

@@ -2,7 +2,7 @@
 
 mod certbot;
 mod events;
-mod fleet;
+pub mod fleet;
 mod pebble;
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,7 @@
 //! A real ACME server on free ports: pebble, which rejects nonces at random, with a DNS server that resolves every name
 //! to 127.0.0.1. `cargo xtask acme` installs it.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use crate::harness::{Folder, free_port};
-use crate::support::program::Program;
+use crate::support::program::{Program, signal};
 use crate::tls::{connect, get, trusting};
 
 /// The ACME server and its DNS server.
@@ -25,6 +26,7 @@ pub struct Pebble {
 /// Settings that stay the same when it is restarted.
 pub struct Settings {
     pub folder: Folder,
+    address: Ipv4Addr,
     directory: u16,
     management: u16,
     /// Port of its DNS server; the next one is for managing its records.
@@ -50,8 +52,14 @@ fn program(name: &str) -> PathBuf {
 
 impl Settings {
     pub fn new() -> Settings {
+        Settings::reached_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// Settings of a CA that servers reach at this address of the machine.
+    fn reached_at(address: Ipv4Addr) -> Settings {
         let settings = Settings {
             folder: Folder::new(),
+            address,
             directory: free_port(),
             management: free_port(),
             dns: free_port(),
@@ -72,7 +80,7 @@ impl Settings {
         let root_key = KeyPair::generate().expect("a key");
         let root_cert = root.self_signed(&root_key).expect("a certificate");
         self.folder.write("root.pem", root_cert.pem());
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let names = vec!["localhost".to_owned(), self.address.to_string()];
         let mut leaf = CertificateParams::new(names).expect("two names");
         leaf.use_authority_key_identifier_extension = true;
         // The subject must differ from the issuer's, or it would look self-signed.
@@ -86,15 +94,36 @@ impl Settings {
     }
 
     pub fn directory_url(&self) -> String {
-        format!("https://127.0.0.1:{}/dir", self.directory)
+        format!("https://{}:{}/dir", self.address, self.directory)
+    }
+
+    /// Settings of a CA that rejects no nonces, for tests that count orders of many names.
+    pub fn calm() -> Settings {
+        Settings::calm_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same for a CA that servers reach at this address of the machine.
+    pub fn calm_at(address: Ipv4Addr) -> Settings {
+        let mut settings = Settings::reached_at(address);
+        let always = ("PEBBLE_WFE_NONCEREJECT", "0".to_owned());
+        settings.variables.push(always);
+        settings
     }
 
     /// Global options that use this CA.
     pub fn options(&self) -> String {
+        self.options_at(&self.http.to_string(), &self.alpn.to_string())
+    }
+
+    /// Global options that use this CA, for a server on other ports.
+    pub fn options_at(&self, http: &str, https: &str) -> String {
+        format!("admin off\n\t{}", self.options_with_admin(http, https))
+    }
+
+    /// Like `options_at`, with the admin endpoint.
+    pub fn options_with_admin(&self, http: &str, https: &str) -> String {
         format!(
-            "admin off\n\thttp_port {}\n\thttps_port {}\n\tacme_ca {}\n\tacme_ca_root {}\n\temail me@example.com\n",
-            self.http,
-            self.alpn,
+            "http_port {http}\n\thttps_port {https}\n\tacme_ca {}\n\tacme_ca_root {}\n\temail me@example.com\n",
             self.directory_url(),
             self.folder.path().join("root.pem").display(),
         )
@@ -103,7 +132,7 @@ impl Settings {
     pub fn start(self) -> Pebble {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let config = format!(
-            r#"{{"pebble":{{"listenAddress":"127.0.0.1:{}","managementListenAddress":"127.0.0.1:{}",
+            r#"{{"pebble":{{"listenAddress":"0.0.0.0:{}","managementListenAddress":"127.0.0.1:{}",
             "certificate":"{}","privateKey":"{}","httpPort":{},"tlsPort":{},"ocspResponderURL":"",
             "retryAfter":{{"authz":1,"order":1}}{}}}}}"#,
             self.directory,
@@ -150,6 +179,21 @@ impl Pebble {
     pub fn end(mut self) -> Settings {
         self.programs = None;
         std::mem::replace(&mut self.settings, Settings::new())
+    }
+
+    /// Stops it in the middle of what it does: connections stay open, and nothing responds.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Ends `freeze`.
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let [_, pebble] = self.programs.as_ref().expect("it runs");
+        signal(pebble.id(), name);
     }
 
     pub fn log(&self) -> String {

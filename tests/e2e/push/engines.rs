@@ -79,6 +79,14 @@ impl Etcd {
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
+    /// The value of a key, as text.
+    pub fn get(&self, key: &str) -> String {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3");
+        command.arg(format!("--endpoints=http://127.0.0.1:{}", self.port));
+        text(&finish(command.args(["get", "--print-value-only", key])).stdout)
+    }
+
     /// Writes the configuration as an operator with another tool.
     pub fn put(&self, configuration: &str) {
         let key = Key::new("prod").expect("a key");

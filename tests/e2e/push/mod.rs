@@ -1,37 +1,33 @@
 //! A configuration for several nodes: `sluice run --config etcd://…`, `sluice push` and `sluice fleet`.
 
-mod engines;
+mod dashboard;
+pub mod engines;
 mod faults;
 mod http;
-mod load;
-mod nodes;
+pub mod load;
+pub mod nodes;
 
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use crate::harness::{Folder, Server, Setup, eventually, text};
+use crate::stores::{Kind, SharedStore};
 use crate::upgrade::running::Running;
 use engines::{Etcd, Redis};
 use load::Load;
 use nodes::{await_states, bad_site, fleet, node, nodes, push, run, site, verdicts};
 
-const PUSHES: usize = 50;
-
-/// The push that no node can run.
-const BAD: usize = 25;
-
-#[test]
-fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (url, configs) = (etcd.url(""), Folder::new());
-    let (outcome, _) = push(&url, &site("v0"), &["--if-revision", "none"]);
+/// So many pushes reach five nodes under load, and one in the middle that no node can run changes none.
+fn pushes_reach_five_nodes(url: &str, count: usize) {
+    let configs = Folder::new();
+    let (outcome, _) = push(url, &site("v0"), &["--if-revision", "none"]);
     assert_eq!(outcome["outcome"], "done");
-    let servers = nodes(&url, 5, &configs);
+    let servers = nodes(url, 5, &configs);
     let load = Load::start(&servers);
     let mut seconds = Vec::new();
-    for number in 1..=PUSHES {
-        if number == BAD {
-            let (outcome, said) = push(&url, &bad_site(), &["--no-validate"]);
+    for number in 1..=count {
+        if number == count / 2 {
+            let (outcome, said) = push(url, &bad_site(), &["--no-validate"]);
             assert_eq!(outcome["outcome"], "rolled_back", "{said}");
             assert_eq!(outcome["is_restored"], true, "{outcome}");
             assert_eq!(verdicts(&outcome), ["refused"; 5], "{outcome}");
@@ -43,7 +39,7 @@ fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
             assert!(said.contains("5 of 5 nodes refused it"), "{said}");
             continue;
         }
-        let (outcome, said) = push(&url, &site(&format!("v{number}")), &[]);
+        let (outcome, said) = push(url, &site(&format!("v{number}")), &[]);
         assert_eq!(verdicts(&outcome), ["took"; 5], "{said}");
         let rows = outcome["nodes"].as_array().expect("a list").iter();
         let taken: Vec<f64> = rows.filter_map(|row| row["seconds"].as_f64()).collect();
@@ -67,6 +63,28 @@ fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
     );
     let refused = |server: &Server| server.stderr().matches("configuration rejected").count();
     assert!(servers.iter().all(|server| refused(server) == 1));
+}
+
+#[test]
+fn fifty_pushes_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
+    let Some(etcd) = Etcd::start() else { return };
+    pushes_reach_five_nodes(&etcd.url(""), 50);
+}
+
+#[test]
+fn pushes_to_redis_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
+    let Some(store) = SharedStore::start(Kind::Redis) else {
+        return;
+    };
+    pushes_reach_five_nodes(&store.url(), 10);
+}
+
+#[test]
+fn pushes_to_postgres_reach_five_nodes_under_load_and_a_bad_one_changes_none() {
+    let Some(store) = SharedStore::start(Kind::Postgres) else {
+        return;
+    };
+    pushes_reach_five_nodes(&store.url(), 10);
 }
 
 #[test]

@@ -54,10 +54,10 @@ fn the_page_shows_the_server_and_takes_nothing_of_clients_for_markup() {
         "Page.navigate",
         &json!({"url": format!("http://localhost:{}/", server.admin)}),
     );
-    shown(&mut page, "live");
-    shown(&mut page, "shop.test");
-    shown(&mut page, HOSTILE);
-    shown(&mut page, "1 of 1 upstreams are down");
+    page.wait_for_words("live");
+    page.wait_for_words("shop.test");
+    page.wait_for_words(HOSTILE);
+    page.wait_for_words("1 of 1 upstreams are down");
     assert_eq!(
         page.value("document.querySelectorAll('#failures img').length"),
         0
@@ -83,36 +83,13 @@ fn the_page_shows_the_server_and_takes_nothing_of_clients_for_markup() {
     press(&mut page, "/");
     assert_eq!(page.value("document.activeElement.type"), "search");
     page.call("Input.insertText", &json!({"text": "shop"}));
-    shown(&mut page, "1 of");
+    page.wait_for_words("1 of");
     let rows = "[...document.querySelectorAll('#sites tbody tr')].map((row) => row.children[0].textContent).join()";
     assert_eq!(page.value(rows), "shop.test");
-    shows_both_schemes(&mut page);
+    page.shows_both_schemes("dashboard");
     assert!(
         page.value("document.title")
             .as_str()
             .is_some_and(|title| title.contains("req/s"))
     );
-}
-
-/// Waits until the page shows these words.
-fn shown(page: &mut Page, words: &str) {
-    let text = "document.body ? document.body.innerText : ''";
-    let seen = std::cell::RefCell::new(String::new());
-    let find = || {
-        *seen.borrow_mut() = page.value(text).as_str().unwrap_or_default().to_owned();
-        seen.borrow().contains(words).then_some(())
-    };
-    until(BROWSER_TIMEOUT, words, find, || seen.borrow().clone());
-}
-
-/// Keeps pictures of the page in light and dark, which differ.
-fn shows_both_schemes(page: &mut Page) {
-    let mut colors = Vec::new();
-    for scheme in ["light", "dark"] {
-        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
-        page.call("Emulation.setEmulatedMedia", &json!({"features": features}));
-        page.screenshot(&format!("dashboard-{scheme}"));
-        colors.push(page.value("getComputedStyle(document.body).backgroundColor"));
-    }
-    assert_ne!(colors[0], colors[1]);
 }

@@ -1,5 +1,6 @@
 //! The status of a running server: the snapshot, the event stream, the dashboard, and the commands that show it.
 
+mod actions;
 mod commands;
 mod dashboard;
 mod events;

@@ -344,6 +344,35 @@ fn directions_for_upstreams_are_followed_on() {
     assert_eq!(states(), (json!("draining"), json!(null), json!(null)));
 }
 
+/// Ejected by an operator, the address gets no requests from the new process either, until that is taken back.
+#[test]
+fn an_ejection_by_an_operator_goes_on() {
+    let (one, two) = (Upstream::responding(OK), Upstream::responding(OK));
+    let running = Running::start(&format!(
+        "{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n\treverse_proxy 127.0.0.1:{} 127.0.0.1:{} {{\n\
+         \t\tlb_policy first\n\t}}\n}}\n",
+        one.port, two.port
+    ));
+    let eject = |seconds: Value| {
+        let path = format!("/reverse_proxy/upstreams/127.0.0.1:{}", one.port);
+        let direction = json!({ "eject_seconds": seconds }).to_string();
+        let response = to_admin(&running, "PATCH", &path, &direction);
+        assert_eq!(response.status, 200, "{}", response.text());
+    };
+    eject(json!(3600));
+    running.upgrade();
+    let left = upstream_state(&running, one.port)["ejected_for"].as_f64();
+    assert!(
+        left.is_some_and(|left| left > 0.0 && left < 3600.0),
+        "{left:?}"
+    );
+    assert_eq!(running.server.ask("/").status, 200);
+    assert_eq!((one.connections(), two.connections() > 0), (0, true));
+    eject(Value::Null);
+    assert_eq!(running.server.ask("/").status, 200);
+    assert_eq!(one.connections(), 1);
+}
+
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 fn to_admin(running: &Running, method: &str, path: &str, body: &str) -> Response {

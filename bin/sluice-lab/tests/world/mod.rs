@@ -1,13 +1,14 @@
 //! Shared by the tests of the program: folders, upstreams, and running the program.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use sluice_load::result::{MarkKind, RunResult};
 
 use crate::abilities::skipped;
+use crate::ports::free_port;
 use crate::wait::{TIMEOUT, until};
 
 pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
@@ -29,7 +30,7 @@ warmup = "100ms"
 {tables}
 [[backend]]
 name = "hello"
-run = "{{lab}} serve respond --listen 127.0.0.1:{{port}} --counts {{counts}} --body 'from behind'"
+run = "{{lab}} serve respond --listen {{upstream.address}}:{{port}} --counts {{counts}} --body 'from behind'"
 body = "from behind"
 [test.direct]
 path = "/"
@@ -47,7 +48,7 @@ assert = {{ backend_requests = "== requests", upstream_reuse = ">= 0.5" }}
 /// A server that responds itself, or forwards requests to the upstream, at the address of the experiment.
 pub const FLOOR: &str = r#"
 [subject.floor]
-run = { direct = "{lab} serve respond --listen {address}:{port} --counts {dir}/direct --body hello", proxied = "{lab} serve relay 127.0.0.1:{backend.hello} --listen {address}:{port}" }
+run = { direct = "{lab} serve respond --listen {address}:{port} --counts {dir}/direct --body hello", proxied = "{lab} serve relay {upstream.address}:{backend.hello} --listen {address}:{port}" }
 "#;
 
 /// A temporary folder of one test.
@@ -87,8 +88,7 @@ pub fn installed(program: &str) -> bool {
 
 /// A free port.
 pub fn port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    free_port()
 }
 
 /// A server that ends with the test.

@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluice_serve::fleet::{Fleet, NodeState, NodeView};
+use sluice_serve::fleet::{CertificateSummary, Fleet, NodeState, NodeView};
 
-use super::status::text::{clean, period, share};
+use super::status::text::{clean, latency, period, share};
 use crate::messages::{Failed, print_bytes};
 use crate::{Exit, remote};
 
@@ -17,7 +17,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand, Debug)]
 enum Action {
-    /// Show the nodes, their versions, revisions and refusals.
+    /// Show the nodes with their versions, revisions, certificates and locks.
     Status {
         /// URL of the fleet's configuration, such as etcd://HOST/KEY.
         url: String,
@@ -75,7 +75,16 @@ fn page(fleet: &Fleet, place: &str, now: f64) -> String {
     }
     out.push('\n');
     let heads = [
-        "NODE", "STATE", "REVISION", "VERSION", "REPORTED", "LAG", "ERRORS",
+        "NODE",
+        "STATE",
+        "REVISION",
+        "VERSION",
+        "REPORTED",
+        "LAG",
+        "ERRORS",
+        "STORE",
+        "CERTIFICATES",
+        "LOCKS",
     ];
     let heads = heads.map(str::to_owned).to_vec();
     let rows = fleet.nodes.iter().map(|node| cells(node, now));
@@ -110,7 +119,28 @@ fn cells(node: &NodeView, now: f64) -> Vec<String> {
         report.map_or_else(none, |report| format!("{} ago", period(now - report.at))),
         node.lag.map_or_else(none, period),
         report.map_or_else(none, |report| share(report.recent.error_share())),
+        report.map_or_else(none, |report| latency(report.store_seconds)),
+        report.map_or_else(none, |report| certificates(&report.certificates, now)),
+        report
+            .filter(|report| !report.locks.is_empty())
+            .map_or_else(none, |report| clean(&report.locks.join(", "))),
     ]
+}
+
+/// How many certificates a node has, how many fail, and when the first expires.
+fn certificates(all: &CertificateSummary, now: f64) -> String {
+    let mut text = all.total.to_string();
+    if all.failing > 0 {
+        text.push_str(&format!(", {} failing", all.failing));
+    }
+    if let Some(expires) = all.expires {
+        let name = clean(&all.expires_name);
+        match expires > now {
+            true => text.push_str(&format!(", {name} in {}", period(expires - now))),
+            false => text.push_str(&format!(", {name} expired")),
+        }
+    }
+    text
 }
 
 /// Lines with columns of equal width.
@@ -155,6 +185,14 @@ mod tests {
                 at: 90.0,
                 error: "prod:1:1: error".into(),
             }),
+            certificates: CertificateSummary {
+                total: 12,
+                failing: 1,
+                expires: Some(100.0 + 5.0 * 86_400.0),
+                expires_name: "a.test".into(),
+            },
+            locks: vec!["issue_cert_b.test".into()],
+            store_seconds: Some(0.004),
             ..NodeReport::default()
         };
         let node = |name: &str, state, report| NodeView {
@@ -179,9 +217,9 @@ mod tests {
         let shown = page(&fleet, "etcd://h/k", 100.0);
         let expected = format!(
             "etcd://h/k\nrevision {new}, changed 1m ago\n\n\
-             NODE  STATE    REVISION      VERSION  REPORTED  LAG  ERRORS\n\
-             a     gone     -             -        -         -    -\n\
-             b     refuses  {old}  0.1.0    5s ago    1m   -\n\n\
+             NODE  STATE    REVISION      VERSION  REPORTED  LAG  ERRORS  STORE  CERTIFICATES                 LOCKS\n\
+             a     gone     -             -        -         -    -       -      -                            -\n\
+             b     refuses  {old}  0.1.0    5s ago    1m   -       4.0ms  12, 1 failing, a.test in 5d  issue_cert_b.test\n\n\
              b refused {new}:\n  prod:1:1: error\n"
         );
         assert_eq!(shown, expected);

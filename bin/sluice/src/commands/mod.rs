@@ -257,6 +257,7 @@ mod tests {
             "storage import --config a --input b",
             "storage list certificates --long -c a",
             "storage migrate --from-folder a -c b --replace",
+            "storage reseal -c a",
             "storage unlock issue_cert_a.test -c a",
             "completion bash",
             "manpage -o dir",

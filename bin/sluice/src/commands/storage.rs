@@ -1,4 +1,4 @@
-//! `sluice storage`: lists, exports, imports and moves what a storage keeps. `sluice_store::transfer` copies; this module
+//! `sluice storage`: lists, exports, imports, moves and encrypts what a storage keeps. `sluice_store::transfer` copies; this module
 //! opens storages and shows progress.
 
 use std::fs::File;
@@ -9,7 +9,9 @@ use std::time::SystemTime;
 
 use sluice_model::{Config, FileStorage, Storage as Module};
 use sluice_store::transfer::{self, Existing, Outcome, Step, TransferError};
-use sluice_store::{Entry, Fault, FileStore, Key, Reach, Store, StoreError};
+use sluice_store::{
+    Entry, Fault, FileStore, Key, Reach, ResealOutcome, ResealStep, Store, StoreError,
+};
 use sluice_tls::storages;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -76,6 +78,14 @@ enum Action {
         #[command(flatten)]
         of: Configured,
     },
+    /// Encrypt with the newest key what is stored in plain text or under an older key.
+    ///
+    /// Run it after `encryption_key` was set, or after a new key became the first line of `encryption_key_file`. Servers
+    /// may use the storage meanwhile. Once it reports no further values, the older keys can be removed.
+    Reseal {
+        #[command(flatten)]
+        of: Configured,
+    },
     /// End a lock whose holder is gone, or list the locks that are held.
     ///
     /// Locks of dead processes end by themselves within 16 seconds. A process that still holds the lock cannot write
@@ -132,6 +142,7 @@ impl Args {
                 };
                 migrate(&*from, &*of.open(format)?, existing(replace))
             }
+            Action::Reseal { of } => reseal(&*of.open(format)?),
             Action::Unlock { name, of } => unlock(&*of.open(format)?, name.as_deref()),
         }
     }
@@ -217,7 +228,7 @@ fn export(store: &dyn Store, output: &Path) -> Result<Exit, Failed> {
         let out = BufWriter::new(file);
         transfer::export(store, out, |step| progress.show(&step)).map_err(of_transfer)?;
     }
-    progress.end();
+    clear_progress();
     eprintln!("exported {} values", progress.written);
     Ok(Exit::Done)
 }
@@ -264,6 +275,65 @@ fn migrate(from: &dyn Store, to: &dyn Store, existing: Existing) -> Result<Exit,
     transfer::copy(from, to, existing, |step| progress.show(&step)).map_err(of_transfer)?;
     progress.conclude("copied");
     Ok(Exit::Done)
+}
+
+fn reseal(store: &dyn Store) -> Result<Exit, Failed> {
+    let mut done = Resealed::default();
+    let ended = store.reseal(&mut |step| done.take(&step));
+    clear_progress();
+    ended.map_err(|error| match error.fault {
+        Fault::Setting => failed(error).help(
+            "set `encryption_key` or `encryption_key_file` of the storage; a folder is not encrypted",
+        ),
+        _ => failed(error),
+    })?;
+    let Resealed {
+        sealed,
+        current,
+        busy,
+        unusable,
+    } = &done;
+    say!("encrypted {sealed} values; {current} had the newest key already");
+    if *busy > 0 {
+        say!("{busy} values were being written at the same time; run the command again");
+    }
+    for problem in unusable.iter().take(SHOWN_MAX) {
+        eprintln!("{problem}");
+    }
+    match unusable.len() {
+        0 => Ok(Exit::Done),
+        count => Err(Failed::new(format!(
+            "{count} values cannot be decrypted, and stay as they are"
+        ))
+        .help(
+            "add the keys that they are encrypted with to `encryption_key_file`, after the first",
+        )),
+    }
+}
+
+/// How many values that cannot be decrypted are named.
+const SHOWN_MAX: usize = 20;
+
+/// What `reseal` has done so far.
+#[derive(Default)]
+struct Resealed {
+    sealed: usize,
+    current: usize,
+    busy: usize,
+    unusable: Vec<StoreError>,
+}
+
+impl Resealed {
+    fn take(&mut self, step: &ResealStep<'_>) {
+        match &step.outcome {
+            ResealOutcome::Sealed => self.sealed += 1,
+            ResealOutcome::Current => self.current += 1,
+            ResealOutcome::Busy => self.busy += 1,
+            ResealOutcome::Unusable(error) => self.unusable.push(error.clone()),
+        }
+        let done = self.sealed + self.current + self.busy + self.unusable.len();
+        show_progress(&format!("{done}/{} {}", step.total, step.key));
+    }
 }
 
 fn unlock(store: &dyn Store, name: Option<&str>) -> Result<Exit, Failed> {
@@ -322,25 +392,15 @@ impl Progress {
             Outcome::Same => self.same += 1,
             Outcome::Kept => self.kept += 1,
         }
-        if !stderr().is_terminal() {
-            return;
-        }
         let done = self.written + self.same + self.kept;
         let total = step
             .total
             .map_or_else(String::new, |total| format!("/{total}"));
-        // The rest of a longer key before it is erased.
-        let _ = write!(stderr(), "\r{done}{total} {}\x1b[K", step.key);
-    }
-
-    fn end(&self) {
-        if stderr().is_terminal() {
-            let _ = write!(stderr(), "\r\x1b[K");
-        }
+        show_progress(&format!("{done}{total} {}", step.key));
     }
 
     fn conclude(&self, verb: &str) {
-        self.end();
+        clear_progress();
         let Progress {
             written,
             same,
@@ -352,5 +412,19 @@ impl Progress {
                 "{kept} values stay as they were, because the storage has others; `--replace` replaces them"
             );
         }
+    }
+}
+
+/// Shows a line in the place of the one before, on a terminal.
+fn show_progress(line: &str) {
+    if stderr().is_terminal() {
+        // The rest of a longer line before it is erased.
+        let _ = write!(stderr(), "\r{line}\x1b[K");
+    }
+}
+
+fn clear_progress() {
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\x1b[K");
     }
 }

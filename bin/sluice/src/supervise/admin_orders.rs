@@ -1,9 +1,10 @@
 //! What clients of the admin endpoint ask of the running server: another configuration, or a change of a part.
 
-use sluice_admin::{ChangeOrder, Denied, LoadOrder};
+use sluice_admin::{ChangeOrder, Denied, LoadOrder, Replier};
 use sluice_pipeline::refusal::Refusal;
 
 use super::{Edits, Process, Read, upgrade};
+use crate::messages::Failed;
 
 impl Process {
     /// Loads what a client of the admin endpoint sent.
@@ -21,6 +22,20 @@ impl Process {
         let outcome = self.replace(order.config, read, order.forced, "admin");
         self.log_outcome("admin", &outcome);
         order.reply.send(outcome);
+    }
+
+    /// Reads the configuration again, as for SIGHUP. A node of a fleet is only asked to: the status shows the outcome.
+    pub(super) fn reload_for(&mut self, reply: Replier) {
+        if self.is_upgrading() {
+            return reply.send(Err(upgrade::in_progress()));
+        }
+        if let Some(follower) = &self.follower {
+            follower.retry();
+            return reply.send(Ok(()));
+        }
+        self.readiness.reloading();
+        let loaded = self.origin.reload();
+        reply.send(self.replace_by(loaded, "dashboard"));
     }
 
     /// Changes a part of the configuration. Changes are made one after the other, so none is lost.
@@ -44,6 +59,14 @@ impl Process {
             outcome
         });
         order.reply.send(outcome);
+    }
+}
+
+/// A text that is not a configuration, for the client who asked for it.
+pub(super) fn unreadable(failed: &Failed) -> Denied {
+    Denied {
+        diagnostics: failed.diagnostics().to_vec(),
+        ..Denied::bad(failed.text())
     }
 }
 

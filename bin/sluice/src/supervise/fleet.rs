@@ -8,8 +8,8 @@ use std::thread;
 
 use sluice_admin::write_autosaved;
 use sluice_serve::fleet::{
-    Copy, Follower, Leaving, Location, Node, Offered, Outcome, Reply, Revision, Seen, Source,
-    Traffic,
+    Copy, Facts, Follower, Leaving, Location, Node, Offered, Outcome, Reply, Revision, Seen,
+    Source, Traffic,
 };
 use sluice_serve::limits::START_WAIT;
 use sluice_serve::process::Server;
@@ -199,6 +199,7 @@ impl Member {
     ) -> Result<Follower, Failed> {
         let begun = self.begun();
         let recorder = server.recorder().clone();
+        let sources = recorder.clone();
         let node = Node {
             place: self.location.to_string(),
             name: self.name.clone(),
@@ -211,6 +212,10 @@ impl Member {
                     requests: totals.ended.iter().sum(),
                     errors: totals.ended.last().copied().unwrap_or_default(),
                 }
+            }),
+            facts: Box::new(move || {
+                let sources = sources.sources();
+                Facts::of(&sources.certificates(), sources.locks())
             }),
             log,
         };

@@ -2,11 +2,15 @@
 //! counters.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sluice_admin::{Authority, Counts, Denied, Insight};
+use sluice_admin::limits::EJECT_SECONDS_MAX;
+use sluice_admin::{ActionUse, Authority, Counts, Denied, Insight, Purge};
 use sluice_diag::Written;
+use sluice_model::DashboardAction;
+use sluice_net::clock;
 use sluice_observe::metrics;
 use sluice_observe::metrics::Direction;
 use sluice_observe::status::Status;
@@ -103,6 +107,32 @@ impl Counts for Counted {
         Ok(upstreams.find(|upstream| upstream["address"] == *address))
     }
 
+    fn purge(&self, cache: &str, which: &Purge) -> Option<usize> {
+        let stores = self.0.recorder().stores().all();
+        let mut named = stores
+            .iter()
+            .filter(|store| store.path().display().to_string() == cache);
+        let store = named.next()?;
+        Some(match which {
+            Purge::Key(key) => store.purge(key.as_bytes()),
+            Purge::Beginning(prefix) => store.purge_beginning(prefix.as_bytes()),
+        })
+    }
+
+    fn note_action(&self, used: &ActionUse<'_>) {
+        let log = self.0.recorder().log();
+        let (entry, name, words) = match used.outcome {
+            Ok(words) => (log.info("admin", "dashboard action"), "result", words),
+            Err(why) => (log.warn("admin", "dashboard action failed"), "error", why),
+        };
+        entry
+            .text("action", used.action.name())
+            .text("object", used.object)
+            .text("remote", &used.remote)
+            .text(name, words)
+            .send();
+    }
+
     fn python_applications(&self) -> serde_json::Value {
         metrics::python_applications(self.0.recorder().hub())
     }
@@ -115,8 +145,11 @@ impl Counts for Counted {
         self.0.sample();
     }
 
-    fn status(&self) -> Vec<u8> {
-        json_line(&self.0.snapshot())
+    fn status(&self, actions: &[DashboardAction]) -> Vec<u8> {
+        let mut snapshot = self.0.snapshot();
+        let names = actions.iter().map(|action| action.name().to_owned());
+        snapshot.actions = names.collect();
+        json_line(&snapshot)
     }
 
     fn status_csv(&self) -> Vec<u8> {
@@ -138,6 +171,9 @@ struct Directing {
     max_requests: Option<u32>,
     #[serde(default, deserialize_with = "given")]
     weight: Option<u32>,
+    /// For how many seconds it gets no requests; `null` ends that.
+    #[serde(default, deserialize_with = "given")]
+    eject_seconds: Option<u32>,
     /// Whether the directions survive a reload.
     keep: Option<bool>,
 }
@@ -166,12 +202,30 @@ impl Directing {
         if self.weight.is_some_and(|weight| weight > WEIGHT_MAX) {
             return Err(format!("a weight is at most {WEIGHT_MAX}"));
         }
+        if self
+            .eject_seconds
+            .is_some_and(|seconds| seconds > EJECT_SECONDS_MAX)
+        {
+            return Err(format!(
+                "an upstream is ejected for at most {EJECT_SECONDS_MAX} seconds"
+            ));
+        }
         Ok(Direction {
             is_draining: self.state.map(|state| state == State::Draining),
             requests_max: self.max_requests,
             weight: self.weight,
+            ejected_until: self.eject_seconds.map(ejected_until),
             is_kept: self.keep,
         })
+    }
+}
+
+/// When an ejection ends that begins now, in nanoseconds since the start; 0 if it is to end.
+fn ejected_until(seconds: u32) -> u64 {
+    let end = clock::now() + Duration::from_secs(seconds.into());
+    match seconds {
+        0 => 0,
+        _ => u64::try_from(end.since_start().as_nanos()).unwrap_or(u64::MAX),
     }
 }
 

@@ -559,6 +559,7 @@ impl Process {
                 Ok(Event::Order(Order::Upgrade(order))) => self.start_upgrade((*order).into()),
                 Ok(Event::Order(Order::Load(order))) => self.load(*order),
                 Ok(Event::Order(Order::Change(order))) => self.change(*order),
+                Ok(Event::Order(Order::Reload(reply))) => self.reload_for(reply),
                 Ok(Event::Order(Order::Stop(reply))) => {
                     reply.send(Ok(()));
                     return Stop::Order;
@@ -645,7 +646,7 @@ impl Process {
                 }
                 outcome
             }
-            Err(failed) => Err(Denied::bad(failed.text())),
+            Err(failed) => Err(admin_orders::unreadable(&failed)),
         };
         self.log_outcome(trigger, &outcome);
         outcome

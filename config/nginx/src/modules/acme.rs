@@ -72,9 +72,9 @@ fn keep_in(cx: &mut Lowering<'_>, folder: Option<&Written>, config: &mut Config)
     }
 }
 
-/// The storage that several nodes share (`certificate_storage etcd|redis|postgres <parameter>=<value>...`, ours). The
-/// parameters are the options of the Caddyfile; several values of one are separated by commas.
-fn storage(cx: &mut Lowering<'_>, line: &Directive) -> Option<Storage> {
+/// The storage that several nodes share (`certificate_storage etcd|redis|postgres <parameter>=<value>...` and
+/// `*_cache_purge_storage`, ours). The parameters are the options of the Caddyfile; several values of one are separated by commas.
+pub(super) fn storage(cx: &mut Lowering<'_>, line: &Directive) -> Option<Storage> {
     let module = line.args.first()?;
     if !matches!(module.text.as_str(), "etcd" | "redis" | "postgres") {
         return cx.invalid(module, line.name(), "`etcd`, `redis` or `postgres`");

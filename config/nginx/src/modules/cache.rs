@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
-use sluice_model::cache::{Cache, CacheLock, CacheStore, CacheValid};
+use sluice_model::cache::{Cache, CacheLock, CachePurges, CacheStore, CacheValid};
 use sluice_model::handler::{StaticError, Subroute};
 use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Duration, Handler, Route, WeakString};
 
-use super::upstream_responses;
+use super::{cache_peers, upstream_responses};
 use crate::arguments::each;
 use crate::definition::Takes::{Flag, Number, Time, Words};
 use crate::definition::Verdict::Partly;
@@ -75,10 +75,15 @@ pub fn stores(cx: &mut Lowering<'_>, level: &Level<'_>) -> Stores {
     let mut found = Stores::new();
     for module in MODULES {
         let name = format!("{module}_cache_path");
+        let storage = cache_peers::purge_storage(cx, level, module);
         for line in level.everywhere(&name) {
-            let Some((zone, store)) = store(cx, line, &name) else {
+            let Some((zone, mut store)) = store(cx, line, &name) else {
                 continue;
             };
+            store.purges = storage.clone().map(|storage| CachePurges {
+                storage: Some(storage),
+                name: format!("{module}/{zone}"),
+            });
             let is_taken = found.values().any(|known| known.path == store.path);
             if is_taken || found.contains_key(&(module, zone.clone())) {
                 let title = match is_taken {
@@ -288,6 +293,8 @@ fn cached(
 ) -> Option<Handler> {
     let of = |name: &str| format!("{module}_{name}");
     let key = key(cx, level, module, zone, facts)?;
+    let peers = cache_peers::peers(cx, level, module);
+    cache_peers::check_purge(cx, level, module, (peers.as_ref(), &store))?;
     let lock = level.is_on(&of("cache_lock"), false).then(|| CacheLock {
         age: level.time(&of("cache_lock_age")).unwrap_or(FIVE),
         timeout: level.time(&of("cache_lock_timeout")).unwrap_or(FIVE),
@@ -318,6 +325,7 @@ fn cached(
         ignore: ignored(level, &of("ignore_headers")),
         ignore_authorization: varies_by_client || hides_authorization(level, module),
         origin,
+        peers,
     })))
 }
 

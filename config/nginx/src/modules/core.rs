@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
 use sluice_model::http::MEMORY_LIMIT_MIN;
-use sluice_model::{Config, ProcessApp};
+use sluice_model::{Admin, Config, Dashboard, DashboardAction, ProcessApp};
 
 use super::realip;
 use crate::context::Context;
@@ -26,6 +26,11 @@ pub const DIRECTIVES: &[Definition] = &[
     once("daemon", Flag).but(Partly(
         "only `sluice nginx` follows it; `sluice run` stays in the foreground, `sluice start` runs in the background",
     )),
+    once("dashboard_actions", Words(1, 4))
+        .but(Partly(
+            "a directive of sluice, for `sluice run` and `sluice start`; `sluice nginx` does not open the admin endpoint",
+        ))
+        .checked(dashboard_actions),
     many("debug_connection", Words(1, 1))
         .but(Idle("`error_log … debug` logs all connections"))
         .checked(realip::check_network),
@@ -138,6 +143,10 @@ pub fn lower(cx: &mut Lowering<'_>, main: &Level<'_>, config: &mut Config) {
         http.grace_period = main.time("worker_shutdown_timeout").unwrap_or_default();
         http.memory_limit = main.size("memory_limit").unwrap_or_default();
     }
+    config.admin = dashboard(main).map(|dashboard| Admin {
+        dashboard: Some(dashboard),
+        ..Admin::default()
+    });
     let workers = match main
         .find("worker_processes")
         .and_then(|line| line.args.first())
@@ -228,6 +237,34 @@ fn variables(main: &Level<'_>) -> BTreeMap<String, String> {
     lines
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+/// The dashboard, if its buttons may do something.
+pub fn dashboard(main: &Level<'_>) -> Option<Dashboard> {
+    let line = main.find("dashboard_actions")?;
+    let actions = match line.arg(0)? {
+        "off" => return None,
+        "all" => DashboardAction::ALL.to_vec(),
+        _ => {
+            let words = line.args.iter();
+            words
+                .filter_map(|word| DashboardAction::named(&word.text))
+                .collect()
+        }
+    };
+    Some(Dashboard { actions })
+}
+
+fn dashboard_actions(directive: &Directive) -> Option<Wrong> {
+    let is_alone = directive.args.len() == 1;
+    let is_meant = |word: &str| {
+        DashboardAction::named(word).is_some() || is_alone && matches!(word, "all" | "off")
+    };
+    let wrong = directive.args.iter().position(|word| !is_meant(&word.text));
+    wrong.map(|at| {
+        let wanted = "`reload`, `drain`, `eject` and `purge`; or only `all`, or only `off`";
+        (at, wanted)
+    })
 }
 
 fn memory_limit(directive: &Directive) -> Option<Wrong> {

@@ -7,6 +7,7 @@ pub mod auth;
 pub mod browser;
 pub mod buffering;
 pub mod cache;
+pub mod cache_peers;
 pub mod cgi;
 pub mod charset;
 pub mod content;
@@ -90,6 +91,7 @@ const fn plain(name: &'static str, tables: &'static [&'static [Definition]]) -> 
 const WHOLE_RESPONSES: &[&[Definition]] = &[
     buffering::DIRECTIVES,
     cache::DIRECTIVES,
+    cache_peers::DIRECTIVES,
     forwarding::REQUESTS,
     forwarding::RESPONSES,
     next_upstream::DIRECTIVES,

@@ -15,6 +15,7 @@ use sluice_diag::Report;
 use crate::Loader;
 use crate::lower::level::Level;
 use crate::lower::text::has_variables;
+use crate::modules::core;
 use crate::registry::{self, Context, Verdict};
 use crate::tree::Directive;
 use place::Site;
@@ -61,6 +62,7 @@ pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
     writer.line("{");
     writer.depth += 1;
     writer.line("auto_https off");
+    writer.dashboard(&main);
     writer.depth -= 1;
     writer.line("}");
     for http in main.own("http") {
@@ -179,6 +181,23 @@ impl Writer<'_> {
     fn close(&mut self) {
         self.depth -= 1;
         self.line("}");
+    }
+
+    /// `dashboard_actions`.
+    fn dashboard(&mut self, main: &Level<'_>) {
+        let Some(dashboard) = core::dashboard(main) else {
+            return;
+        };
+        let names: Vec<&str> = dashboard
+            .actions
+            .iter()
+            .map(|action| action.name())
+            .collect();
+        self.open("admin");
+        self.open("dashboard");
+        self.line(format!("actions {}", names.join(" ")));
+        self.close();
+        self.close();
     }
 
     /// A new name for a matcher.

@@ -370,6 +370,7 @@ const OF_UPSTREAMS: &[Row] = &[
     ("cache_max_range_offset", "1", "2", "CACHE"),
     ("cache_methods", "POST", "GET", "CACHE"),
     ("cache_min_uses", "2", "3", "CACHE"),
+    ("cache_peers", "secret=x a=http://a b=http://b", "secret=y a=http://a b=http://b", "CACHE"),
     ("cache_purge", "$arg_a", "$arg_b", "CACHE"),
     ("cache_revalidate", "on", "off", "CACHE"),
     ("cache_use_stale", "error", "timeout", "CACHE"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::Record;
-use super::{Digest, Store};
+use super::{Digest, Store, lock};
 use crate::limits::{BLOCK_BYTES_MAX, DISK_BLOCK_BYTES};
 
 /// The directory for incomplete files. Nothing else in the cache directory begins with a dot.
@@ -38,14 +38,17 @@ impl Fill {
         let name = format!("{:016x}", store.next_id());
         let path = store.path.join(FOLDER).join(name);
         match create(&path, block.len() as u64) {
-            Ok(file) => Some(Fill {
-                store: store.clone(),
-                digest,
-                record,
-                path,
-                file: Some(file),
-                bytes_max,
-            }),
+            Ok(file) => {
+                lock(&store.filling).insert(record.nonce, record.key.clone());
+                Some(Fill {
+                    store: store.clone(),
+                    digest,
+                    record,
+                    path,
+                    file: Some(file),
+                    bytes_max,
+                })
+            }
             Err(error) => {
                 let _ = std::fs::remove_file(&path);
                 store.trouble("cannot store a response in the cache", &path, &error);
@@ -81,8 +84,11 @@ impl Fill {
         Some((file, self.record.block_len as u64))
     }
 
-    /// Completes the file: the response is now in the cache.
+    /// Completes the file: the response is now in the cache, unless its key was purged meanwhile.
     pub fn finish(mut self) {
+        if !lock(&self.store.filling).contains_key(&self.record.nonce) {
+            return;
+        }
         let Some(file) = self.file.take() else { return };
         match self.put_in_place(&file) {
             Ok(()) => {
@@ -122,6 +128,7 @@ impl Fill {
 
     fn give_up(&mut self) {
         if self.file.take().is_some() {
+            lock(&self.store.filling).remove(&self.record.nonce);
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -111,7 +111,9 @@ fn load(weak: &Weak<Store>, signal: &Signal) {
         }
     }
     if let Some(store) = weak.upgrade() {
+        let _unpurged = lock(&store.index);
         store.is_cold.store(false, Ordering::Release);
+        lock(&store.purged).clear();
     }
 }
 

@@ -12,12 +12,17 @@ mod index;
 mod maintenance_thread;
 mod open_responses;
 mod pace;
+mod purge_list;
+mod purge_log;
+mod purged;
 mod record;
 
 pub use digest::Digest;
 pub use fill::Fill;
 pub use flight::{Lead, Outcome, Turn, Wait};
 pub use open_responses::{Opened, Stored};
+pub use purge_log::{PurgeError, PurgeReport, PurgeSource, Receipt};
+pub use purged::Target;
 
 use std::collections::HashMap;
 use std::io;
@@ -34,6 +39,8 @@ use flight::Flights;
 use index::{Entry, Index, Look};
 use maintenance_thread::Signal;
 pub use pace::Pace;
+use purge_log::PurgeLog;
+use purged::Purged;
 use record::Record;
 
 /// Location and limits of a cache.
@@ -73,6 +80,10 @@ pub struct Counts {
     pub evicted: AtomicU64,
     /// Files that could not be written or read.
     pub failures: AtomicU64,
+    /// Purges applied, those of other nodes included.
+    pub purges: AtomicU64,
+    /// Requests between nodes by outcome, in the order of [`Counts::PEER_OUTCOMES`].
+    pub peers: [AtomicU64; 5],
 }
 
 impl Counts {
@@ -86,6 +97,12 @@ impl Counts {
         "revalidated",
         "bypass",
     ];
+
+    /// The outcomes of requests between nodes: forwarded to the owner of the key, which responded; forwarded, and the
+    /// owner did not respond in time or at all; forwarded to a node that does not act as the owner; served to another
+    /// node; marked by a stranger.
+    pub const PEER_OUTCOMES: [&'static str; 5] =
+        ["forwarded", "missed", "refused", "served", "stranger"];
 }
 
 /// Current usage of a cache.
@@ -113,6 +130,16 @@ pub struct Store {
     next: AtomicU64,
     /// Serializes changes to header blocks.
     renewing: Mutex<()>,
+    /// The first id of this run.
+    first: u64,
+    /// The keys of responses being written, by nonce. A purge removes those of its key, which are then not cached.
+    filling: Mutex<HashMap<u64, Vec<u8>>>,
+    /// Purges for the loader.
+    purged: Mutex<Purged>,
+    /// The list of purges of several nodes, if there is one.
+    purge_log: Mutex<Option<PurgeLog>>,
+    /// Whether responses of earlier runs may have been purged by other nodes.
+    is_behind: AtomicBool,
     /// Files to be removed.
     doomed: Mutex<Vec<Digest>>,
     signal: Arc<Signal>,
@@ -177,6 +204,7 @@ impl Store {
     pub fn open(settings: &Settings, report: Report) -> io::Result<Arc<Store>> {
         static STORES: AtomicU64 = AtomicU64::new(0);
         std::fs::create_dir_all(settings.path.join(fill::FOLDER))?;
+        let first = first_id();
         let store = Arc::new(Store {
             path: settings.path.clone(),
             levels: settings.levels.clone(),
@@ -185,8 +213,13 @@ impl Store {
             index: Mutex::new(Index::new(settings.index_bytes)),
             flights: Flights::default(),
             is_cold: AtomicBool::new(true),
-            next: AtomicU64::new(first_id()),
+            next: AtomicU64::new(first),
             renewing: Mutex::default(),
+            first,
+            filling: Mutex::default(),
+            purged: Mutex::default(),
+            purge_log: Mutex::default(),
+            is_behind: AtomicBool::new(false),
             doomed: Mutex::default(),
             signal: Arc::default(),
             report,
@@ -248,19 +281,29 @@ impl Store {
             Look::Stored(id) => id,
             Look::Failed(status) => return (place, Found::Failed(status)),
             Look::Fork(_) | Look::Nothing if self.is_loading() => {
-                return (
-                    place,
-                    self.find_unloaded(opened, digest, key, (now, moment)),
-                );
+                let found = self.find_unloaded(opened, digest, key, (now, moment));
+                return match found {
+                    Found::Stored(stored) if self.is_doubtful(&stored) => (place, Found::Nothing),
+                    found => (place, found),
+                };
             }
             Look::Fork(_) | Look::Nothing => return (place, Found::Nothing),
         };
         match self.open_known(opened, digest, id, moment) {
-            Some(stored) if stored.key() == key && stored.variant() == text => {
+            Some(stored)
+                if stored.key() == key
+                    && stored.variant() == text
+                    && !self.is_doubtful(&stored) =>
+            {
                 (place, Found::Stored(stored))
             }
             _ => (place, Found::Nothing),
         }
+    }
+
+    /// Whether another node may have purged a response while this one did not run.
+    fn is_doubtful(&self, stored: &Stored) -> bool {
+        self.is_behind.load(Ordering::Acquire) && stored.nonce() < self.first
     }
 
     fn of_variant(&self, key: &[u8], names: &[u8], request: &Fields, text: &mut Vec<u8>) -> Digest {
@@ -299,7 +342,7 @@ impl Store {
         let Some(found) = maintenance_thread::examine(&self.file(digest), digest) else {
             return Found::Nothing;
         };
-        if *found.key != *key || !found.names.is_empty() {
+        if *found.key != *key || !found.names.is_empty() || lock(&self.purged).covers(key) {
             return Found::Nothing;
         }
         let id = self.next_id();
@@ -315,6 +358,10 @@ impl Store {
         let mut index = lock(&self.index);
         if index.look(digest, &found.key, now) != Look::Nothing {
             return;
+        }
+        if lock(&self.purged).covers(&found.key) {
+            drop(index);
+            return self.unlink(digest);
         }
         if !found.names.is_empty() {
             index.fork(Digest::of(&[&found.key]), &found.names, now);
@@ -387,10 +434,16 @@ impl Store {
         Fill::begin(self, digest, record, bytes_max)
     }
 
-    /// Adds a new file to the index; the fill has already renamed it.
+    /// Adds a new file to the index; the fill has already renamed it. If its key was purged since the fill began, the
+    /// file is removed instead.
     fn take_in(&self, digest: Digest, record: &Record, bytes: u64) {
         let now = unix_now();
         let mut index = lock(&self.index);
+        if lock(&self.filling).remove(&record.nonce).is_none() {
+            index.remove(digest);
+            drop(index);
+            return self.unlink(digest);
+        }
         if !record.names.is_empty() {
             index.fork(Digest::of(&[&record.key]), &record.names, now);
         }
@@ -451,6 +504,7 @@ impl Store {
     /// Removes all responses with this key, in all variants. Returns how many there were.
     pub fn purge(&self, key: &[u8]) -> usize {
         let mut index = lock(&self.index);
+        self.note_purge(Target::Key(key.to_vec()));
         let digest = Digest::of(&[key]);
         let found = match index.look(digest, key, unix_now()) {
             Look::Fork(_) => index.with_key(key),
@@ -470,8 +524,72 @@ impl Store {
     /// Removes all responses whose key starts with `prefix`. Returns how many there were.
     pub fn purge_beginning(&self, prefix: &[u8]) -> usize {
         let index = lock(&self.index);
+        self.note_purge(Target::Beginning(prefix.to_vec()));
         let found = index.with_prefix(prefix);
         self.remove_all(index, found)
+    }
+
+    /// Removes all responses.
+    fn purge_all(&self) {
+        let index = lock(&self.index);
+        lock(&self.filling).clear();
+        if self.is_loading() {
+            lock(&self.purged).add_all();
+        }
+        let found = index.with_prefix(b"");
+        self.remove_all(index, found);
+    }
+
+    /// Applies a purge of this node or another one to this node; returns how many responses it removed.
+    pub fn purge_here(&self, target: &Target) -> usize {
+        self.counts.purges.fetch_add(1, Ordering::Relaxed);
+        match target {
+            Target::Key(key) => self.purge(key),
+            Target::Beginning(beginning) => self.purge_beginning(beginning),
+        }
+    }
+
+    /// Keeps what is being written or was not loaded yet out of the cache. The index is locked.
+    fn note_purge(&self, target: Target) {
+        lock(&self.filling).retain(|_, key| !target.covers(key));
+        if self.is_loading() {
+            lock(&self.purged).add(target);
+        }
+    }
+
+    /// Removes responses on all nodes that share a list of purges; `None` if this node has no such list.
+    pub fn purge_everywhere(&self, target: Target) -> Option<Arc<Receipt>> {
+        Some(lock(&self.purge_log).as_ref()?.send(target))
+    }
+
+    /// Follows a list of purges of several nodes from now on, or none.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started.
+    pub fn follow_purges(self: &Arc<Self>, source: Option<PurgeSource>) -> io::Result<()> {
+        let mut log = lock(&self.purge_log);
+        let Some(source) = source else {
+            *log = None;
+            self.set_current();
+            return Ok(());
+        };
+        if log.as_ref().is_some_and(|log| log.is_of(&source)) {
+            return Ok(());
+        }
+        self.is_behind.store(true, Ordering::Release);
+        *log = Some(PurgeLog::start(self, source)?);
+        Ok(())
+    }
+
+    /// Whether purges of other nodes arrive; `None` without a list of them.
+    pub fn is_following(&self) -> Option<bool> {
+        lock(&self.purge_log).as_ref().map(PurgeLog::is_following)
+    }
+
+    /// Notes that all purges of other nodes were applied.
+    fn set_current(&self) {
+        self.is_behind.store(false, Ordering::Release);
     }
 
     fn remove_all(&self, mut index: MutexGuard<'_, Index>, found: Vec<Digest>) -> usize {

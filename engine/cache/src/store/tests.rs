@@ -15,16 +15,16 @@ use crate::limits::{CONTENT_BYTES_MAX, NODE_BYTES};
 #[path = "../../../../tests/support/wait.rs"]
 mod wait;
 
-struct Folder(PathBuf);
+pub(super) struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let dir = std::env::temp_dir().join(format!("sluice-store-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         Folder(dir)
     }
 
-    fn settings(&self) -> Settings {
+    pub fn settings(&self) -> Settings {
         Settings {
             path: self.0.clone(),
             levels: vec![1, 2],
@@ -41,7 +41,7 @@ impl Folder {
         }
     }
 
-    fn open(&self) -> Arc<Store> {
+    pub fn open(&self) -> Arc<Store> {
         self.open_with(&self.settings())
     }
 
@@ -58,7 +58,7 @@ impl Drop for Folder {
     }
 }
 
-fn eventually(is_true: impl Fn() -> bool) {
+pub(super) fn eventually(is_true: impl Fn() -> bool) {
     wait::eventually("the store", is_true, String::new);
 }
 
@@ -84,7 +84,7 @@ fn request(accept: &str) -> Fields {
     fields
 }
 
-fn put(store: &Arc<Store>, key: &str, content: &[u8]) {
+pub(super) fn put(store: &Arc<Store>, key: &str, content: &[u8]) {
     let mut fill = begin(store, key, b"", &Fields::new()).unwrap();
     content.chunks(1000).for_each(|part| fill.write(part));
     fill.finish();
@@ -104,7 +104,7 @@ fn find_at(store: &Store, opened: &Opened, key: &str, millis: u64) -> Option<Rc<
     }
 }
 
-fn find(store: &Store, key: &str) -> Option<Vec<u8>> {
+pub(super) fn find(store: &Store, key: &str) -> Option<Vec<u8>> {
     find_at(store, &Opened::default(), key, 0).map(|stored| content(&stored))
 }
 
@@ -473,4 +473,53 @@ fn a_folder_has_one_store_whatever_the_configurations() {
     drop(one);
     assert!(open(&other).is_some());
     assert_eq!(stores.all().len(), 0);
+}
+
+#[test]
+fn a_response_that_was_requested_before_a_purge_is_not_cached() {
+    let folder = Folder::new("purged-while-filling");
+    let store = folder.open();
+    let requested = |key| {
+        let mut fill = begin(&store, key, b"", &Fields::new()).unwrap();
+        fill.write(b"old");
+        fill
+    };
+    let (alone, by_beginning, other) = (requested("/a"), requested("/b/c"), requested("/d"));
+    assert_eq!(store.purge(b"/a"), 0);
+    assert_eq!(store.purge_beginning(b"/b/"), 0);
+    put(&store, "/a", b"new");
+    [alone, by_beginning, other]
+        .into_iter()
+        .for_each(Fill::finish);
+    assert_eq!(find(&store, "/a").unwrap(), b"new");
+    assert_eq!(find(&store, "/b/c"), None);
+    assert_eq!(find(&store, "/d").unwrap(), b"old");
+    let left = fs::read_dir(folder.0.join(fill::FOLDER)).unwrap().count();
+    assert_eq!(left, 0);
+    assert!(lock(&store.filling).is_empty());
+    drop(store);
+    assert_eq!(find(&folder.open(), "/b/c"), None);
+}
+
+#[test]
+fn a_purge_also_removes_what_is_not_loaded_yet() {
+    let folder = Folder::new("purged-while-loading");
+    let store = folder.open();
+    for key in ["/a", "/b", "/c"] {
+        put(&store, key, b"old");
+    }
+    drop(store);
+    let mut settings = folder.settings();
+    // The loader rests after the first file.
+    settings.loader.files = 1;
+    settings.loader.sleep = Duration::from_secs(3600);
+    let store = Store::open(&settings, Box::new(|_, _, _| {})).unwrap();
+    assert!(store.is_loading());
+    assert_eq!(find(&store, "/a").unwrap(), b"old");
+    store.purge_beginning(b"/");
+    for key in ["/a", "/b", "/c"] {
+        assert_eq!(find(&store, key), None, "{key}");
+    }
+    put(&store, "/b", b"new");
+    assert_eq!(find(&store, "/b").unwrap(), b"new");
 }

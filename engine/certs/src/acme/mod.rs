@@ -280,7 +280,7 @@ impl AcmeIssuer {
         loop {
             let error = match run(self.order(authority, &transport, request, kind))? {
                 Ok(issued) => return Ok(issued),
-                Err(error) => error,
+                Err(error) => of_the_ca(error)?,
             };
             retries += 1;
             let problem = match &error {
@@ -350,6 +350,18 @@ impl Issuer for AcmeIssuer {
     }
 }
 
+/// The error, unless it is one of our storage, which the library returns as its own: the CA has refused nothing then.
+fn of_the_ca(error: Error) -> Result<Error, CertsError> {
+    let Error::Other(inner) = error else {
+        return Ok(error);
+    };
+    match inner.downcast::<CertsError>() {
+        Ok(own) if matches!(*own, CertsError::Store(_) | CertsError::Locked(_)) => Err(*own),
+        Ok(own) => Ok(Error::Other(own)),
+        Err(inner) => Ok(Error::Other(inner)),
+    }
+}
+
 /// Runs the library on this thread, in a runtime with timers and, for DNS lookups, sockets.
 pub fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -365,7 +377,20 @@ pub fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
 
 #[cfg(test)]
 mod tests {
+    use sluice_store::StoreError;
+
     use super::*;
+
+    #[test]
+    fn a_storage_that_is_away_is_not_a_refusal_of_the_ca() {
+        let away = StoreError::new(sluice_store::Fault::Away, "etcd://a", "no response");
+        let wrapped = Error::Other(Box::new(CertsError::Store(away)));
+        assert!(matches!(of_the_ca(wrapped), Err(CertsError::Store(_))));
+        let signing = CertsError::Signing("x".to_owned());
+        assert!(of_the_ca(Error::Other(Box::new(signing))).is_ok());
+        assert!(of_the_ca(Error::Other("refused".into())).is_ok());
+        assert!(of_the_ca(Error::Str("x")).is_ok());
+    }
 
     #[test]
     fn authorities_are_stored_as_caddy_does() {

@@ -18,7 +18,7 @@ use crate::challenges::shared::{Identifier as StoredIdentifier, Published, Store
 use crate::failure::CertsError;
 use crate::gate::{Gate, GateKind};
 use crate::issuer::{Issued, Request};
-use crate::limits::CHALLENGE_SPREAD;
+use crate::limits::{CHALLENGE_SPREAD, CHALLENGE_SPREAD_MAX};
 use crate::local_ca::alternative_name;
 use crate::subject::Subject;
 
@@ -180,11 +180,19 @@ impl AcmeIssuer {
             ),
         };
         let shown = shown.map_err(other)?;
-        let published = self.publish(authority, subject, challenge);
-        if published.is_some() && self.storage.is_shared() {
-            // The CA may ask any node, and at once.
-            tokio::time::sleep(CHALLENGE_SPREAD).await;
-        }
+        let published = match self.publish(authority, subject, challenge) {
+            Ok(published) if self.storage.is_shared() => {
+                // The CA may ask any node, and at once. Others get it about when this node does.
+                let name = published.name();
+                self.challenges.announced(name, CHALLENGE_SPREAD_MAX).await;
+                tokio::time::sleep(CHALLENGE_SPREAD).await;
+                Some(published)
+            }
+            Ok(published) => Some(published),
+            // The CA would count a failure if it asked another node.
+            Err(error) if self.storage.is_shared() => return Err(other(error)),
+            Err(_) => None,
+        };
         Ok(Responding::Ours {
             _shown: shown,
             _gate: gate,
@@ -198,7 +206,7 @@ impl AcmeIssuer {
         authority: &Authority,
         subject: &Subject,
         challenge: &ChallengeHandle<'_>,
-    ) -> Option<Published> {
+    ) -> Result<Published, CertsError> {
         let stored = StoredChallenge {
             kind: match challenge.r#type {
                 ChallengeType::Http01 => "http-01".to_owned(),

@@ -13,12 +13,15 @@ use rcgen::{CertificateParams, CustomExtension, DistinguishedName};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio::sync::Notify;
 
 use crate::failure::CertsError;
 use crate::keys::KeyType;
 use crate::limits::CHALLENGES_MAX;
 use crate::local_ca::alternative_name;
 use crate::subject::Subject;
+
+pub use shared::is_passing;
 
 /// The path prefix of http-01 challenges.
 pub const HTTP_PREFIX: &str = "/.well-known/acme-challenge/";
@@ -35,6 +38,8 @@ pub struct Challenges {
     /// The number of all entries; read for every request, therefore not behind the lock.
     count: AtomicUsize,
     table: RwLock<Table>,
+    /// Notified when a challenge in the storage has come or gone.
+    others_changed: Notify,
 }
 
 #[derive(Default)]

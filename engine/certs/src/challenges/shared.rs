@@ -2,14 +2,17 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
+use sluice_store::Key;
 
 use super::{Challenges, alpn_config};
+use crate::failure::CertsError;
 use crate::limits::CHALLENGES_MAX;
-use crate::storage::Storage;
+use crate::storage::{Storage, TRIAL};
 use crate::subject::Subject;
 
 /// The folder of the challenges of one CA, below that of the CA.
@@ -99,7 +102,35 @@ impl Challenges {
             table.others.insert(name.to_owned(), other);
         }
         self.count.store(table.len(), Ordering::Relaxed);
+        drop(table);
+        self.others_changed.notify_waiters();
     }
+
+    /// Waits until the storage has announced the challenge `name` to this node, at most for `timeout`.
+    pub(crate) async fn announced(&self, name: &str, timeout: Duration) {
+        let has_it = async {
+            loop {
+                let changed = self.others_changed.notified();
+                if self.has_other(name) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // If the storage cannot be followed, other nodes may be able to.
+        let _ = tokio::time::timeout(timeout, has_it).await;
+    }
+
+    fn has_other(&self, name: &str) -> bool {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.others.contains_key(name)
+    }
+}
+
+/// Whether the value of `key` is of no use to a node that starts: challenges of orders, and tests of the storage. They
+/// are left out of the copies of nodes.
+pub fn is_passing(key: &Key) -> bool {
+    key.as_str().starts_with(TRIAL) || is_token(key.as_str())
 }
 
 /// Whether a key of the storage is that of a challenge.
@@ -116,27 +147,34 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Publishes a challenge for `subject` at the CA called `ca`; `None` if the storage does not take it, so that only
-    /// this node responds.
+    /// Publishes a challenge for `subject` at the CA called `ca`.
+    ///
+    /// # Errors
+    /// The storage does not take it: only this node would respond.
     pub(crate) fn new(
         storage: &Storage,
         ca: &str,
         subject: &Subject,
         challenge: &StoredChallenge,
-    ) -> Option<Published> {
+    ) -> Result<Published, CertsError> {
         // As in Caddy: handshakes ask for an address by its reverse name.
         let name = match (challenge.kind.as_str(), subject.ip()) {
             ("tls-alpn-01", Some(_)) => subject.handshake_name(),
             _ => subject.file_name(),
         };
         let name = format!("acme/{ca}/{FOLDER}/{name}.json");
-        let text = serde_json::to_vec(challenge).ok()?;
-        storage.write(&name, &text).ok()?;
-        Some(Published {
+        let text = serde_json::to_vec(challenge).expect("texts are JSON");
+        storage.write(&name, &text)?;
+        Ok(Published {
             storage: storage.clone(),
             name,
             text,
         })
+    }
+
+    /// Its name in the storage.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -191,6 +229,32 @@ mod tests {
             challenges.show_other(name, Some(garbage));
             assert!(challenges.is_idle());
         }
+    }
+
+    #[test]
+    fn tests_and_challenges_pass_and_certificates_last() {
+        let is = |name: &str| is_passing(&Key::new(name).unwrap());
+        assert!(is("rw_test_12_00ff"));
+        assert!(is("acme/ca.test-dir/challenge_tokens/a.test.json"));
+        assert!(!is("acme/ca.test-dir/users/me/me.json"));
+        assert!(!is("certificates/ca.test-dir/a.test/a.test.crt"));
+    }
+
+    #[test]
+    fn an_order_waits_until_its_challenge_is_announced() {
+        let challenges = Arc::new(Challenges::default());
+        let name = "acme/ca.test-dir/challenge_tokens/a.test.json";
+        let text = serde_json::to_vec(&stored("http-01", "a.test")).unwrap();
+        let waiting = challenges.clone();
+        let waits = std::thread::spawn(move || {
+            crate::acme::run(waiting.announced(name, Duration::MAX)).unwrap();
+        });
+        challenges.show_other("acme/ca/challenge_tokens/b.test.json", Some(&text));
+        challenges.show_other(name, Some(&text));
+        waits.join().unwrap();
+        // It ends also if that never happens.
+        challenges.show_other(name, None);
+        crate::acme::run(challenges.announced(name, Duration::from_millis(1))).unwrap();
     }
 
     /// The form is that of certmagic's distributed solver.

@@ -1,22 +1,24 @@
-//! Follows what other nodes write to the storage: their certificates are served, their challenges get a response, their
+//! Follows what other nodes write to a storage: their certificates are served, their challenges get a response, their
 //! session ticket keys are used.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use sluice_store::Change;
 
-use super::Maintainer;
-use super::make::{Reading, stored_name};
+use super::make::{Reading, load_named, stored_name};
 use super::plan::{Attempts, Key};
+use super::{Bell, Maintainer};
 use crate::challenges::shared::{FOLDER as TOKENS, is_token};
 use crate::failure::{CertsError, Notice};
+use crate::issuer::Issuer;
 use crate::limits::{CATCH_UP_MARGIN, CHALLENGE_AGE_MAX, FOLLOW_LOOK, FOLLOW_PAUSE};
 use crate::pair::Pair;
+use crate::storage::Storage;
 use crate::subject::Subject;
 
-/// Whether the storage can be followed.
+/// Whether a storage can be followed.
 #[derive(Debug)]
 pub enum Following<'a> {
     /// It cannot; what is known stays in use. Reported once.
@@ -26,14 +28,23 @@ pub enum Following<'a> {
 }
 
 impl Maintainer {
-    /// Follows the storage for as long as `maintainer` exists, and reports when that fails and when it works again.
-    pub fn follow(maintainer: &Weak<Maintainer>, report: impl Fn(Following<'_>)) {
+    /// Follows a storage for as long as `maintainer` exists and `in_use` returns it, and reports when that fails and when
+    /// it works again.
+    pub fn follow(
+        maintainer: &Weak<Maintainer>,
+        in_use: impl Fn() -> Option<Storage>,
+        report: impl Fn(Following<'_>),
+    ) {
         let mut is_lost = false;
         let mut current = SystemTime::now();
-        while let Some(strong) = maintainer.upgrade() {
-            let watch = strong.storage.watch().and_then(|watch| {
+        let arrivals = Arc::<Arrivals>::default();
+        let (taken, owner) = (Arc::downgrade(&arrivals), maintainer.clone());
+        let thread = std::thread::Builder::new().name("storage".to_owned());
+        let taking = thread.spawn(move || Arrivals::take(&taken, &owner)).is_ok();
+        while let (Some(strong), Some(storage)) = (maintainer.upgrade(), in_use()) {
+            let watch = storage.watch().and_then(|watch| {
                 // What was written before the watch began.
-                strong.catch_up(current)?;
+                strong.catch_up(&storage, current)?;
                 Ok(watch)
             });
             drop(strong);
@@ -53,11 +64,12 @@ impl Maintainer {
             loop {
                 current = SystemTime::now();
                 let changes = watch.next(FOLLOW_LOOK);
-                let Some(strong) = maintainer.upgrade() else {
+                let (Some(strong), Some(_)) = (maintainer.upgrade(), in_use()) else {
                     return;
                 };
                 match changes {
-                    Ok(changes) => strong.take_changes(&changes),
+                    Ok(changes) if taking => arrivals.add(&storage, strong.take_tokens(&changes)),
+                    Ok(changes) => strong.take_changes(&storage, &changes),
                     Err(error) => {
                         let error = CertsError::from(error);
                         if !std::mem::replace(&mut is_lost, true) {
@@ -72,23 +84,23 @@ impl Maintainer {
     }
 
     /// Takes what was written since `since`.
-    fn catch_up(&self, since: SystemTime) -> Result<(), CertsError> {
+    fn catch_up(&self, storage: &Storage, since: SystemTime) -> Result<(), CertsError> {
         let since = since.checked_sub(CATCH_UP_MARGIN).unwrap_or(since);
         let mut names = BTreeSet::new();
-        for (name, modified) in self.storage.all("certificates")? {
+        for (name, modified) in storage.all("certificates")? {
             // Another program's writes may have no time.
             if modified >= since || modified == SystemTime::UNIX_EPOCH {
                 names.extend(certificate_name(&name).map(str::to_owned));
             }
         }
-        self.take_certificates(&names);
-        for ca in self.storage.names("acme")? {
-            for (name, modified) in self.storage.all(&format!("acme/{ca}/{TOKENS}"))? {
+        self.take_certificates(storage, &names);
+        for ca in storage.names("acme")? {
+            for (name, modified) in storage.all(&format!("acme/{ca}/{TOKENS}"))? {
                 let age = SystemTime::now().duration_since(modified);
                 if age.is_ok_and(|age| age > CHALLENGE_AGE_MAX) {
                     continue;
                 }
-                let text = self.storage.read(&name)?;
+                let text = storage.read(&name)?;
                 self.challenges.show_other(&name, text.as_deref());
             }
         }
@@ -103,8 +115,14 @@ impl Maintainer {
         Ok(())
     }
 
-    /// Takes these changes of the storage; those of this node have no effect.
-    pub(crate) fn take_changes(&self, changes: &[Change]) {
+    /// Takes these changes of a storage; those of this node have no effect.
+    pub(crate) fn take_changes(&self, storage: &Storage, changes: &[Change]) {
+        let names = self.take_tokens(changes);
+        self.take_certificates(storage, &names);
+    }
+
+    /// Takes challenges and session ticket keys; returns the names of the certificates that have changed.
+    fn take_tokens(&self, changes: &[Change]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let mut has_ticket_keys = false;
         for change in changes {
@@ -117,26 +135,24 @@ impl Maintainer {
                 has_ticket_keys |= key.starts_with("session_tickets/");
             }
         }
-        if !names.is_empty() {
-            self.take_certificates(&names);
-        }
         if has_ticket_keys {
             self.refresh_ticket_keys(SystemTime::now());
         }
+        names
     }
 
     /// Serves the stored certificates with these names, if they are newer than the served ones.
-    fn take_certificates(&self, names: &BTreeSet<String>) {
+    fn take_certificates(&self, storage: &Storage, names: &BTreeSet<String>) {
         if names.is_empty() {
             return;
         }
         let managed: Vec<Key> = {
             let state = self.state();
             let is_named = |(key, managed): &(&Key, &super::plan::Managed)| {
-                let issuers = managed.plan.issuers.iter();
-                issuers
-                    .map(|issuer| stored_name(&**issuer, &key.1))
-                    .any(|name| names.contains(&name))
+                let mut issuers = managed.plan.issuers.iter();
+                let name_of = |issuer: &Arc<dyn Issuer>| stored_name(&**issuer, &key.1);
+                self.storage_of(&managed.plan) == storage
+                    && issuers.any(|issuer| names.contains(&name_of(issuer)))
             };
             let named = state.managed.iter().filter(is_named);
             named.map(|(key, _)| key.clone()).collect()
@@ -149,13 +165,13 @@ impl Maintainer {
         let Some(store) = serving else { return };
         // Those that clients have asked for have no plan here.
         for name in names {
-            let origin = self.storage.place_of(&format!("{name}.crt"));
+            let origin = storage.place_of(&format!("{name}.crt"));
             let origin = origin.display().to_string();
             let mut pairs = store.pairs().into_iter();
             let Some(old) = pairs.find(|pair| pair.origin == origin) else {
                 continue;
             };
-            if let Ok(Some(found)) = self.load_named(name, Reading::Any)
+            if let Ok(Some(found)) = load_named(storage, name, Reading::Any)
                 && is_newer(&found, &old)
             {
                 store.put(Arc::new(found));
@@ -192,6 +208,43 @@ impl Maintainer {
         drop(state);
         self.notice(Notice::Served { names });
         self.bell.ring();
+    }
+}
+
+/// The names of certificates that have changed, until they are taken: reading them takes requests to the storage, and
+/// the CA waits for no challenge meanwhile. At most as many as the storage has.
+#[derive(Default)]
+struct Arrivals {
+    waiting: Mutex<(Option<Storage>, BTreeSet<String>)>,
+    bell: Bell,
+}
+
+impl Arrivals {
+    fn add(&self, storage: &Storage, names: BTreeSet<String>) {
+        if names.is_empty() {
+            return;
+        }
+        let mut waiting = self.waiting();
+        waiting.0 = Some(storage.clone());
+        waiting.1.extend(names);
+        drop(waiting);
+        self.bell.ring();
+    }
+
+    /// Takes what arrives for as long as `maintainer` and the one who adds it exist.
+    fn take(arrivals: &Weak<Arrivals>, maintainer: &Weak<Maintainer>) {
+        while let (Some(arrivals), Some(strong)) = (arrivals.upgrade(), maintainer.upgrade()) {
+            let (storage, names) = std::mem::take(&mut *arrivals.waiting());
+            if let Some(storage) = storage {
+                strong.take_certificates(&storage, &names);
+            }
+            drop(strong);
+            arrivals.bell.wait(FOLLOW_LOOK);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, (Option<Storage>, BTreeSet<String>)> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Obtains a single certificate: from memory, storage or an issuer. The rest of `maintain` decides when.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use rcgen::KeyPair;
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::Maintainer;
 use super::plan::{Attempts, Key, Plan};
 use crate::failure::{CertsError, Notice};
 use crate::issuer::{Issued, Issuer, Request};
-use crate::limits::ORDER_TIMEOUT;
+use crate::limits::{ORDER_TIMEOUT, STORING_MAX, STORING_PAUSE};
 use crate::pair::{Origin, Pair};
 use crate::renewal::seed_of;
 use crate::storage::{SharedLock, Storage, StoredPair};
@@ -142,17 +142,18 @@ impl Maintainer {
         failures: u32,
         now: SystemTime,
     ) -> Result<Arc<Pair>, CertsError> {
+        let storage = self.storage_of(plan);
         if self.rhythm().tries_storage {
             // A certificate that cannot be stored would be ordered again at each start, until the CA's rate limit is
             // reached.
-            self.storage.try_out()?;
+            storage.try_out()?;
         }
         let name = format!("issue_cert_{}", subject.file_name());
-        let lock = match self.storage.shared_lock(&name, ORDER_TIMEOUT) {
+        let lock = match storage.shared_lock(&name, ORDER_TIMEOUT) {
             Ok(lock) => Some(lock),
             Err(error @ CertsError::Locked(_)) => return Err(error),
             // Without the engine every node would order a certificate, and none could give it to the others.
-            Err(error) if self.storage.is_shared() => return Err(error),
+            Err(error) if storage.is_shared() => return Err(error),
             // If the folder is not writable, a certificate in memory is better than none.
             Err(_) => None,
         };
@@ -186,9 +187,10 @@ impl Maintainer {
         subject: &Subject,
         reading: Reading,
     ) -> Result<Option<Arc<Pair>>, CertsError> {
+        let storage = self.storage_of(plan);
         let mut newest: Option<Pair> = None;
         for issuer in &plan.issuers {
-            match self.load(&**issuer, subject, reading) {
+            match load(storage, (&**issuer, subject), reading) {
                 Ok(found) => {
                     let is_newer = |found: &Pair| {
                         let newest = newest.as_ref();
@@ -196,7 +198,7 @@ impl Maintainer {
                     };
                     newest = found.filter(is_newer).or(newest);
                 }
-                Err(error @ CertsError::Store(_)) if self.storage.is_shared() => return Err(error),
+                Err(error @ CertsError::Store(_)) if storage.is_shared() => return Err(error),
                 Err(error) => self.notice(Notice::Replaced {
                     subject: subject.clone(),
                     why: error.to_string(),
@@ -204,44 +206,6 @@ impl Maintainer {
             }
         }
         Ok(newest.map(Arc::new))
-    }
-
-    /// The stored certificate, if there is one that the issuer accepts.
-    fn load(
-        &self,
-        issuer: &dyn Issuer,
-        subject: &Subject,
-        reading: Reading,
-    ) -> Result<Option<Pair>, CertsError> {
-        let name = stored_name(issuer, subject);
-        let found = self.load_named(&name, reading)?;
-        Ok(found
-            .filter(|pair| issuer.accepts(&pair.certified.cert) && pair.subjects.contains(subject)))
-    }
-
-    /// The certificate `<name>.crt` with its key.
-    pub(super) fn load_named(
-        &self,
-        name: &str,
-        reading: Reading,
-    ) -> Result<Option<Pair>, CertsError> {
-        let path = self.storage.place_of(&format!("{name}.crt"));
-        let key = self.storage.place_of(&format!("{name}.key"));
-        let parse = |stored: &StoredPair| {
-            Pair::from_pem(
-                stored,
-                Origin {
-                    certificate: &path,
-                    key: &key,
-                },
-            )
-        };
-        let fits = |stored: &StoredPair| parse(stored).is_ok();
-        let stored = match reading {
-            Reading::Any => self.storage.read_pair(name, fits)?,
-            Reading::Latest => self.storage.read_latest_pair(name, fits)?,
-        };
-        stored.map(|stored| parse(&stored)).transpose()
     }
 
     /// Tries the issuers of a plan in order, without a lock: they are local.
@@ -282,14 +246,16 @@ impl Maintainer {
             let request = Request {
                 subject,
                 key: &key,
-                replaces: old.filter(|old| self.is_of(&**issuer, subject, old)),
+                replaces: old.filter(|old| self.is_of(plan, (&**issuer, subject), old)),
                 failures,
                 must_staple: plan.must_staple,
             };
             let now = if issuer.is_remote() { later(now) } else { now };
             match issuer.issue(&request, now) {
                 Ok(issued) => {
-                    let made = self.finish(&**issuer, (subject, old.is_some()), &key, issued, lock);
+                    let storage = self.storage_of(plan);
+                    let place = (storage, &**issuer);
+                    let made = self.finish(place, (subject, old.is_some()), &key, issued, lock);
                     return match made {
                         // Another node has taken the lock over; the certificate that counts is the one it stores.
                         Ok((made, Kept::Refused)) => {
@@ -309,17 +275,17 @@ impl Maintainer {
     /// Stores a certificate. If that fails, it is served anyway.
     fn finish(
         &self,
-        issuer: &dyn Issuer,
+        (storage, issuer): (&Storage, &dyn Issuer),
         (subject, renewal): (&Subject, bool),
         key: &KeyPair,
         issued: Issued,
         lock: Option<&SharedLock>,
     ) -> Result<(Arc<Pair>, Kept), CertsError> {
         let name = stored_name(issuer, subject);
-        let path = self.storage.place_of(&format!("{name}.crt"));
+        let path = storage.place_of(&format!("{name}.crt"));
         let origin = Origin {
             certificate: &path,
-            key: &self.storage.place_of(&format!("{name}.key")),
+            key: &storage.place_of(&format!("{name}.key")),
         };
         let stored = StoredPair {
             certificate: issued.chain,
@@ -331,9 +297,8 @@ impl Maintainer {
         let about = format!("{about:#}");
         let [crt, key, json] = ["crt", "key", "json"].map(|ending| format!("{name}.{ending}"));
         let [key, crt] = Storage::pair_values(&crt, &key, &stored);
-        let guard = lock.map_or(Guard::Always, SharedLock::guard);
         let values = [key, crt, (&json, about.as_bytes())];
-        let kept = match self.storage.write_all(&values, guard) {
+        let kept = match store_made(storage, &values, lock) {
             Ok(()) => Kept::Yes,
             Err(error) => {
                 self.notice(Notice::NotStored {
@@ -362,18 +327,90 @@ impl Maintainer {
         }
         plan.issuers.iter().find_map(|issuer| {
             let name = format!("{}.key", stored_name(&**issuer, subject));
-            let text = self.storage.read(&name).ok()??;
+            let text = self.storage_of(plan).read(&name).ok()??;
             KeyPair::from_pem(std::str::from_utf8(&text).ok()?).ok()
         })
     }
 
+    /// Where the certificates of a plan are kept.
+    pub(super) fn storage_of<'a>(&'a self, plan: &'a Plan) -> &'a Storage {
+        plan.storage.as_deref().unwrap_or(&self.storage)
+    }
+
     /// Whether `issuer` has issued `pair`.
-    pub(super) fn is_of(&self, issuer: &dyn Issuer, subject: &Subject, pair: &Pair) -> bool {
+    pub(super) fn is_of(
+        &self,
+        plan: &Plan,
+        (issuer, subject): (&dyn Issuer, &Subject),
+        pair: &Pair,
+    ) -> bool {
         let path = self
-            .storage
+            .storage_of(plan)
             .place_of(&format!("{}.crt", stored_name(issuer, subject)));
         pair.origin == path.display().to_string()
     }
+}
+
+/// Stores a new certificate if `lock` is still held. While the engine is away, that is tried again for as long as the
+/// lock may be held: a restart or an election takes seconds, and another order would follow.
+fn store_made(
+    storage: &Storage,
+    values: &[(&str, &[u8])],
+    lock: Option<&SharedLock>,
+) -> Result<(), CertsError> {
+    let Some(lock) = lock else {
+        return storage.write_all(values, Guard::Always);
+    };
+    let began = Instant::now();
+    loop {
+        match storage.write_all(values, lock.guard()) {
+            Err(CertsError::Store(error))
+                if error.fault == Fault::Away && began.elapsed() < STORING_MAX =>
+            {
+                std::thread::sleep(STORING_PAUSE);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// The stored certificate, if there is one that the issuer accepts.
+fn load(
+    storage: &Storage,
+    (issuer, subject): (&dyn Issuer, &Subject),
+    reading: Reading,
+) -> Result<Option<Pair>, CertsError> {
+    let name = stored_name(issuer, subject);
+    let found = load_named(storage, &name, reading)?;
+    Ok(
+        found
+            .filter(|pair| issuer.accepts(&pair.certified.cert) && pair.subjects.contains(subject)),
+    )
+}
+
+/// The certificate `<name>.crt` with its key.
+pub(super) fn load_named(
+    storage: &Storage,
+    name: &str,
+    reading: Reading,
+) -> Result<Option<Pair>, CertsError> {
+    let path = storage.place_of(&format!("{name}.crt"));
+    let key = storage.place_of(&format!("{name}.key"));
+    let parse = |stored: &StoredPair| {
+        Pair::from_pem(
+            stored,
+            Origin {
+                certificate: &path,
+                key: &key,
+            },
+        )
+    };
+    let fits = |stored: &StoredPair| parse(stored).is_ok();
+    let stored = match reading {
+        Reading::Any => storage.read_pair(name, fits)?,
+        Reading::Latest => storage.read_latest_pair(name, fits)?,
+    };
+    stored.map(|stored| parse(&stored)).transpose()
 }
 
 fn accepts(plan: &Plan, pair: &Pair) -> bool {

@@ -207,18 +207,37 @@ impl Maintainer {
         *self.rhythm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Deletes certificates that expired long ago from storage, if a cleanup is due.
+    /// Deletes certificates that expired long ago from the storages in use, if a cleanup is due.
     ///
     /// # Errors
-    /// The storage cannot be read or written.
+    /// A storage cannot be read or written.
     pub fn clean(&self, now: SystemTime) -> Result<(), CertsError> {
         let Some(pause) = self.rhythm().clean else {
             return Ok(());
         };
-        for path in self.storage.clean(now, pause)? {
-            self.notice(Notice::Removed { path });
+        for storage in self.storages() {
+            for path in storage.clean(now, pause)? {
+                self.notice(Notice::Removed { path });
+            }
         }
         Ok(())
+    }
+
+    /// The storages in use.
+    fn storages(&self) -> Vec<Storage> {
+        let mut storages = vec![self.storage.clone()];
+        for managed in self.state().managed.values() {
+            let own = managed.plan.storage.as_deref();
+            let new = own.filter(|own| !storages.contains(own)).cloned();
+            storages.extend(new);
+        }
+        storages
+    }
+
+    /// The names of the locks that this process holds in them.
+    pub fn held_locks(&self) -> Vec<String> {
+        let storages = self.storages();
+        storages.iter().flat_map(Storage::held_locks).collect()
     }
 
     /// Serves changed certificate files.
@@ -537,7 +556,7 @@ impl Maintainer {
         let issuer = plan
             .issuers
             .iter()
-            .find(|issuer| self.is_of(&***issuer, &key.1, &pair));
+            .find(|issuer| self.is_of(&plan, (&***issuer, &key.1), &pair));
         let asked = issuer.and_then(|issuer| issuer.advice(&pair, now));
         let mut state = self.state();
         let Some(managed) = state.managed.get_mut(&key) else {

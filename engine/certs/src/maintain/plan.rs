@@ -10,6 +10,7 @@ use crate::keys::KeyType;
 use crate::limits::ERROR_BYTES_MAX;
 use crate::pair::Pair;
 use crate::renewal::{Advice, Setback, believed, retry_pause, seed_of};
+use crate::storage::Storage;
 use crate::store::CertStore;
 use crate::subject::Subject;
 
@@ -27,6 +28,8 @@ pub struct Plan {
     pub renewal_share: Option<f64>,
     /// Whether to request the must-staple extension (RFC 7633).
     pub must_staple: bool,
+    /// Where the certificates are kept, if not in the storage of the maintainer.
+    pub storage: Option<Arc<Storage>>,
 }
 
 impl Plan {
@@ -39,6 +42,7 @@ impl Plan {
             keeps_keys: false,
             renewal_share: None,
             must_staple: false,
+            storage: None,
         }
     }
 

@@ -576,7 +576,7 @@ fn a_certificate_of_another_node_is_served_as_soon_as_it_is_stored() {
     while waiting.store.is_empty() {
         let changes = watch.next(Duration::from_secs(30)).unwrap();
         assert!(!changes.is_empty(), "the certificate did not arrive");
-        waiting.maintainer.take_changes(&changes);
+        waiting.maintainer.take_changes(&storage, &changes);
     }
     let served = shown(&ordering.store, "r.test");
     assert_eq!(shown(&waiting.store, "r.test"), served);
@@ -606,7 +606,7 @@ fn a_certificate_of_another_node_is_served_as_soon_as_it_is_stored() {
     };
     storage.write_pair(name, &pair).unwrap();
     let changes = watch.next(Duration::from_secs(30)).unwrap();
-    waiting.maintainer.take_changes(&changes);
+    waiting.maintainer.take_changes(&storage, &changes);
     assert_eq!(shown(&waiting.store, "r.test"), before);
 }
 
@@ -651,6 +651,25 @@ fn without_the_engine_nothing_is_ordered_and_what_is_known_is_served() {
 }
 
 #[test]
+fn a_new_certificate_is_stored_although_the_engine_was_away_for_a_moment() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let storage = Storage::shared(Arc::new(engine.clone()));
+    let orders = Arc::new(AtomicU32::new(0));
+    let counted = orders.clone();
+    let ordering = node(&s, &storage, move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        engine.fail_next(2, sluice_store::Fault::Away);
+        Ok(())
+    });
+    finish(&ordering.maintainer, s.start);
+    let stored = storage.read("certificates/remote/r.test/r.test.crt");
+    assert!(stored.unwrap().is_some());
+    assert!(!ordering.store.is_empty());
+    assert_eq!(orders.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn an_order_whose_lock_was_lost_serves_what_the_other_node_has_stored() {
     let s = setup(&[]);
     let engine = MemoryStore::new();
@@ -670,4 +689,54 @@ fn an_order_whose_lock_was_lost_serves_what_the_other_node_has_stored() {
         .unwrap();
     assert!(stored.is_some());
     assert_eq!(shown(&slow.store, "r.test"), shown(&other.store, "r.test"));
+}
+
+#[test]
+fn a_plan_with_a_storage_of_its_own_keeps_and_finds_its_certificates_there() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let own = || Arc::new(Storage::shared(Arc::new(engine.clone())));
+    let plan = |id: &str| Plan {
+        id: id.to_owned(),
+        storage: Some(own()),
+        ..Plan::of(s.issuer.clone())
+    };
+    let provide = |plan: Plan, store: &Arc<CertStore>| {
+        let names = parsed(&["own.test"]);
+        let found = s
+            .maintainer
+            .provide(store, &Arc::new(plan), &names, s.start);
+        s.maintainer.keep(found.unwrap());
+    };
+    provide(plan("own"), &s.store);
+    let name = "certificates/local/own.test/own.test.crt";
+    assert!(own().read(name).unwrap().is_some());
+    assert!(!s.folder.path().join(name).exists());
+    // A certificate that another node writes there is served; one of that name in another storage is not its.
+    let mut watch = own().watch().unwrap();
+    let folder = TempFolder::new();
+    let other = Maintainer::new(Storage::new(folder.path()));
+    let renewed = s.start + Duration::from_secs(3600);
+    let second = CertStore::new([]);
+    let found = other.provide(
+        &second,
+        &Arc::new(plan("own")),
+        &parsed(&["own.test"]),
+        s.start,
+    );
+    other.keep(found.unwrap());
+    assert_eq!(shown(&second, "own.test"), shown(&s.store, "own.test"));
+    let job = Job::Renew {
+        plan: "own".to_owned(),
+        subject: parsed(&["own.test"]).remove(0),
+    };
+    other.run(&job, renewed).unwrap();
+    let new = shown(&second, "own.test");
+    assert_ne!(new, shown(&s.store, "own.test"));
+    let changes = watch.next(Duration::from_secs(30)).unwrap();
+    let elsewhere = Storage::new(s.folder.path());
+    s.maintainer.take_changes(&elsewhere, &changes);
+    assert_ne!(new, shown(&s.store, "own.test"));
+    s.maintainer.take_changes(&own(), &changes);
+    assert_eq!(new, shown(&s.store, "own.test"));
 }

@@ -1,10 +1,11 @@
 //! Connections to PostgreSQL: each with a runtime of its own, which runs only during a call.
 
 use std::future::{Future, poll_fn};
+use std::panic::resume_unwind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
@@ -122,11 +123,29 @@ impl Sessions {
         &self.place
     }
 
+    /// Runs a call, on a thread of its own if this one runs a future: an ACME order does, and no thread can be in two
+    /// runtimes.
+    pub(super) fn run<T: Send>(
+        &self,
+        call: impl Fn(&mut Session) -> Result<T, Failed> + Sync,
+    ) -> Result<T, StoreError> {
+        if Handle::try_current().is_err() {
+            return self.run_here(&call);
+        }
+        std::thread::scope(|scope| {
+            let builder = std::thread::Builder::new().name("store".to_owned());
+            let thread = builder.spawn_scoped(scope, || self.run_here(&call));
+            let thread = thread
+                .map_err(|error| StoreError::new(Fault::Limit, &self.place, error.to_string()))?;
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
     /// Runs a call on an idle connection or a new one. If an idle one turns out to be closed before the call could
     /// have an effect, or its server does not accept writes any more, the call is made again on a new one.
-    pub(super) fn run<T>(
+    fn run_here<T>(
         &self,
-        call: impl Fn(&mut Session) -> Result<T, Failed>,
+        call: &impl Fn(&mut Session) -> Result<T, Failed>,
     ) -> Result<T, StoreError> {
         if let Some(mut session) = self.open_idle() {
             match call(&mut session) {

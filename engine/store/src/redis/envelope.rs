@@ -21,7 +21,8 @@ use crate::values::{Value, Version};
 /// Encodes and decodes values.
 pub(super) struct Envelopes {
     compression: Compression,
-    key: Option<LessSafeKey>,
+    /// The first encrypts, all decrypt.
+    keys: Vec<LessSafeKey>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,12 +37,35 @@ struct Envelope {
 }
 
 impl Envelopes {
-    pub(super) fn new(compression: Compression, key: Option<&[u8; 32]>) -> Envelopes {
-        let key = key.map(|key| {
+    /// `keys` are empty if values are not encrypted.
+    pub(super) fn new<'k>(
+        compression: Compression,
+        keys: impl IntoIterator<Item = &'k [u8; 32]>,
+    ) -> Envelopes {
+        let keys = keys.into_iter().map(|key| {
             let key = UnboundKey::new(&AES_256_GCM, key);
             LessSafeKey::new(key.expect("the cipher takes 32 bytes"))
         });
-        Envelopes { compression, key }
+        Envelopes {
+            compression,
+            keys: keys.collect(),
+        }
+    }
+
+    /// Whether values are encrypted.
+    pub(super) fn has_key(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Whether a stored text is encrypted with the first key.
+    pub(super) fn is_current(&self, text: &[u8]) -> bool {
+        let envelope: Result<Envelope, _> = serde_json::from_slice(text);
+        let bytes = envelope.ok().filter(|envelope| envelope.encryption > 0);
+        let bytes = bytes.and_then(|envelope| STANDARD.decode(envelope.value).ok());
+        let first = self.keys.first();
+        first
+            .zip(bytes)
+            .is_some_and(|(key, bytes)| opened(key, bytes).is_some())
     }
 
     /// The text that is stored for a value that is written now.
@@ -62,7 +86,7 @@ impl Envelopes {
             Some(bytes) => (bytes, compression),
             None => (value.to_vec(), 0),
         };
-        if let Some(key) = &self.key {
+        if let Some(key) = self.keys.first() {
             bytes = sealed(key, bytes);
         }
         let modified = OffsetDateTime::from(now).format(&Rfc3339);
@@ -71,7 +95,7 @@ impl Envelopes {
             modified: modified.expect("the year of a clock has four digits"),
             size: value.len() as u64,
             compression,
-            encryption: u8::from(self.key.is_some()),
+            encryption: u8::from(self.has_key()),
         };
         serde_json::to_string(&envelope).expect("texts and numbers are JSON")
     }
@@ -84,9 +108,11 @@ impl Envelopes {
             .decode(&envelope.value)
             .map_err(|_| "its content is not base64")?;
         if envelope.encryption > 0 {
-            let key = self.key.as_ref();
-            let key = key.ok_or("it is encrypted, and no encryption key is configured")?;
-            bytes = opened(key, bytes).ok_or("the encryption key does not decrypt it")?;
+            if !self.has_key() {
+                return Err("it is encrypted, and no encryption key is configured");
+            }
+            let found = self.keys.iter().find_map(|key| opened(key, bytes.clone()));
+            bytes = found.ok_or("the encryption key does not decrypt it")?;
         }
         let bytes = match envelope.compression {
             0 => bytes,
@@ -194,6 +220,23 @@ mod tests {
                 .unwrap();
             assert_eq!(value.bytes, [b'a'; 100]);
         }
+    }
+
+    #[test]
+    fn former_keys_decrypt_and_the_first_encrypts() {
+        let now = SystemTime::now();
+        let (new, old) = (&[2; 32], KEY);
+        let both = Envelopes::new(Compression::None, [new, old]);
+        let before = Envelopes::new(Compression::None, Some(old)).encode(b"x", now);
+        assert_eq!(both.decode(before.as_bytes()).unwrap().bytes, b"x");
+        let plain = Envelopes::new(Compression::None, None).encode(b"x", now);
+        let current = both.encode(b"x", now);
+        for (text, is_current) in [(&before, false), (&plain, false), (&current, true)] {
+            assert_eq!(both.is_current(text.as_bytes()), is_current, "{text}");
+        }
+        assert!(!both.is_current(b"garbage"));
+        let only_new = Envelopes::new(Compression::None, Some(new));
+        assert_eq!(only_new.decode(current.as_bytes()).unwrap().bytes, b"x");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::calls::{Attempt, Calls, Statistics, checked};
 use crate::failure::{Fault, StoreError};
 use crate::lease::Lease;
 use crate::limits::{ENTRIES_MAX, SCRIPT_KEYS};
+use crate::reseal::{self, ResealOutcome, ResealReport};
 use crate::values::{Entry, Guard, Reach, Value, Write};
 use crate::{Key, Store, Watch};
 use envelope::Envelopes;
@@ -70,7 +71,10 @@ impl RedisStore {
                 prefix: prefix.to_owned(),
                 channel: format!("sluice:{}:{prefix}", options.db),
                 db: options.db,
-                envelopes: Envelopes::new(options.compression, options.encryption_key.as_ref()),
+                envelopes: Envelopes::new(
+                    options.compression,
+                    options.encryption_key.iter().chain(&options.former_keys),
+                ),
                 calls: Calls::default(),
                 lease_ttl: options.lease_ttl,
                 poll: options.poll,
@@ -124,6 +128,18 @@ impl Store for RedisStore {
     fn statistics(&self) -> Statistics {
         self.shared.calls.statistics()
     }
+
+    fn reseal(&self, report: &mut ResealReport<'_>) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        if !shared.envelopes.has_key() {
+            let what = "no encryption key is configured";
+            return Err(shared.link.error(Fault::Setting, what));
+        }
+        let listed = self.list(&Key::default(), Reach::All)?;
+        let keys: Vec<Key> = listed.iter().map(|entry| entry.key().clone()).collect();
+        let attempt = |key: &Key| shared.calls.run(|| shared.reseal_one(key));
+        reseal::each(&keys, attempt, report)
+    }
 }
 
 fn command(name: &str, arguments: impl IntoIterator<Item = String>) -> Cmd {
@@ -173,6 +189,21 @@ impl Shared {
             value.map_err(|why| self.link.error(Fault::Foreign, format!("`{key}`: {why}")))
         });
         values.collect()
+    }
+
+    fn reseal_one(&self, key: &Key) -> Result<ResealOutcome, StoreError> {
+        let names = [self.value_name(key)];
+        let mut texts: Vec<Option<Vec<u8>>> = self.link.call(&command("MGET", names))?;
+        let text = texts.pop().flatten();
+        let Some(text) = text.filter(|text| !self.envelopes.is_current(text)) else {
+            return Ok(ResealOutcome::Current);
+        };
+        let value = self.envelopes.decode(&text);
+        let value =
+            value.map_err(|why| self.link.error(Fault::Foreign, format!("`{key}`: {why}")))?;
+        let unchanged = Guard::Unchanged(key, Some(&value.version));
+        self.save(&[Write::Put(key, &value.bytes)], unchanged)?;
+        Ok(ResealOutcome::Sealed)
     }
 
     /// Like `load`, with nothing for what is not a value: a watch does not end by it.

@@ -30,6 +30,8 @@ pub struct RedisOptions {
     /// The key that encrypts values, as caddy-storage-redis does with its `encryption_key`. Values that are not
     /// encrypted are read as well.
     pub encryption_key: Option<[u8; 32]>,
+    /// Keys that only decrypt: those that values were encrypted with before.
+    pub former_keys: Vec<[u8; 32]>,
     /// How long a lease lasts without its holder.
     pub lease_ttl: Duration,
     /// How often a watch looks for writes of others, such as Caddy, which it is not informed of.
@@ -77,6 +79,7 @@ impl Default for RedisOptions {
             client_name: String::new(),
             compression: Compression::None,
             encryption_key: None,
+            former_keys: Vec::new(),
             lease_ttl: LEASE_TTL,
             poll: WATCH_POLL,
         }

@@ -17,6 +17,7 @@ mod ports;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[allow(dead_code, reason = "the end-to-end tests use the rest")]
 mod servers;
 mod takeover;
 #[path = "../../../../tests/support/temp_folder.rs"]

@@ -29,6 +29,26 @@ fn postgres_keeps_the_contract() {
     conformance::run(&a, &b);
 }
 
+/// As an ACME order does, which waits for the CA in a runtime.
+#[test]
+fn postgres_may_be_called_in_the_runtime_of_something_else() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let store = server.store();
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        let lease = store.lease("inside", Duration::ZERO).unwrap();
+        let name = key("inside");
+        let guard = Guard::Held(lease.fence());
+        store.save(&[Write::Put(&name, b"1")], guard).unwrap();
+        assert_eq!(text(&store, "inside").unwrap().as_deref(), Some("1"));
+        assert_eq!(store.leases().unwrap(), ["inside"]);
+        drop(lease);
+    });
+    assert_eq!(text(&store, "inside").unwrap().as_deref(), Some("1"));
+}
+
 #[test]
 fn postgres_rows_are_those_of_caddy() {
     let Some(server) = Server::start(&[]) else {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sluice_store::redis::{Compression, RedisOptions, RedisServers, RedisStore};
-use sluice_store::{Entry, Fault, Guard, Reach, Store, TlsOptions, TlsVerification, Write};
+use sluice_store::{
+    Entry, Fault, Guard, Reach, ResealOutcome, Store, TlsOptions, TlsVerification, Write,
+};
 
 use crate::conformance;
 use crate::plain_calls::{key, put, text};
@@ -174,6 +176,56 @@ fn redis_garbage_under_our_keys_is_named_and_harms_nothing_else() {
     let error = text(&RedisStore::open(&theirs).unwrap(), "a/sealed").unwrap_err();
     assert_eq!(error.fault, Fault::Foreign);
     assert!(error.what.contains("does not decrypt"), "{error}");
+}
+
+#[test]
+fn redis_values_are_encrypted_anew_with_another_key() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let open = |key: Option<[u8; 32]>, former: &[[u8; 32]]| {
+        let options = RedisOptions {
+            encryption_key: key,
+            former_keys: former.to_vec(),
+            ..server.options()
+        };
+        RedisStore::open(&options).unwrap()
+    };
+    let outcomes = |store: &RedisStore| {
+        let mut found = Vec::new();
+        let done = store.reseal(&mut |step| found.push((step.key.to_string(), step.outcome)));
+        assert_eq!(done, Ok(()));
+        found
+    };
+    let (old, new) = ([1; 32], [2; 32]);
+    put(&open(None, &[]), "a/plain", "1").unwrap();
+    put(&open(Some(old), &[]), "a/old", "2").unwrap();
+    let store = open(Some(new), &[old]);
+    put(&store, "b/new", "3").unwrap();
+    let outcome = |name: &str, outcome| (name.to_owned(), outcome);
+    let (sealed, current) = (ResealOutcome::Sealed, ResealOutcome::Current);
+    assert_eq!(
+        outcomes(&store),
+        [
+            outcome("a/old", sealed.clone()),
+            outcome("a/plain", sealed),
+            outcome("b/new", current.clone()),
+        ]
+    );
+    assert!(
+        outcomes(&store)
+            .iter()
+            .all(|(_, outcome)| *outcome == current)
+    );
+    let only_new = open(Some(new), &[]);
+    for (name, content) in [("a/plain", "1"), ("a/old", "2"), ("b/new", "3")] {
+        assert_eq!(text(&only_new, name).unwrap().as_deref(), Some(content));
+    }
+    let others = outcomes(&open(Some(old), &[]));
+    let is_unusable = |outcome: &ResealOutcome| matches!(outcome, ResealOutcome::Unusable(_));
+    assert!(others.iter().all(|(_, outcome)| is_unusable(outcome)));
+    let refused = open(None, &[]).reseal(&mut |_| {}).unwrap_err();
+    assert_eq!(refused.fault, Fault::Setting);
 }
 
 #[test]

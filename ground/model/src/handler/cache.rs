@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::proxy::ReverseProxy;
 use crate::object::objects;
+use crate::storage::Storage;
 use crate::value::Duration;
 
 objects! {
@@ -56,6 +57,26 @@ objects! {
         /// Stores responses to requests with credentials like any other: the key contains them, or the upstream does
         /// not see them.
         pub ignore_authorization: bool,
+        /// The nodes that are one cache together; this one alone when absent.
+        pub peers: Option<CachePeers>,
+    }
+
+    /// Nodes that are one cache together: each key has one of them as its owner, and the others request it there.
+    pub struct CachePeers {
+        /// The name of this node, with placeholders of the process; the host name when empty.
+        pub node: String,
+        /// What proves to a node that a request comes from another one, with placeholders of the process.
+        pub secret: String,
+        /// All nodes, this one included.
+        pub nodes: Vec<CacheNode>,
+    }
+
+    /// A node of a cache.
+    pub struct CacheNode {
+        /// Its name. The keys that it owns follow from it.
+        pub name: String,
+        /// How the other nodes send it requests.
+        pub proxy: ReverseProxy,
     }
 
     /// A cache directory and its index.
@@ -85,6 +106,16 @@ objects! {
         pub manager_sleep: Duration,
         /// Maximum duration of an iteration; 200 ms when zero.
         pub manager_threshold: Duration,
+        /// Where purges are recorded that apply to all nodes; they apply to this node only when absent.
+        pub purges: Option<CachePurges>,
+    }
+
+    /// Where the purges of a cache are recorded for all nodes that have it.
+    pub struct CachePurges {
+        /// The storage, which the nodes share.
+        pub storage: Option<Storage>,
+        /// The name of the cache: those of one name are purged together.
+        pub name: String,
     }
 
     /// The lifetime of responses with certain statuses.

@@ -206,6 +206,23 @@ objects! {
         pub queue: i64,
         /// How long one waits, 10 s when zero.
         pub timeout: Duration,
+        /// Counts together with other servers.
+        pub distributed: Option<SharedFlight>,
+    }
+
+    /// How several servers count requests in flight together.
+    pub struct SharedFlight {
+        /// Limits with the same name in one store are one.
+        pub name: String,
+        /// The URL of the Redis server where all count.
+        pub store: String,
+        /// A file with the CAs (PEM) that the server's certificate may come from; those of the system when empty.
+        pub ca: String,
+        /// How long a request waits for the store at most, 5 ms when zero.
+        pub deadline: Duration,
+        /// What happens to requests without the store: `local` lets each server count for itself, `closed` refuses; `local`
+        /// when empty.
+        pub on_error: String,
     }
 
     /// Sheds requests that an upstream cannot serve in time.

@@ -595,6 +595,26 @@ objects! {
         pub grace_period: Duration,
     }
 
+    /// Upstreams below a prefix of etcd: its values are `HOST:PORT`. Our own.
+    pub struct EtcdUpstreams {
+        /// The members, as `host:port` or URLs. A call goes to the next one if one fails.
+        pub endpoints: Vec<String>,
+        /// What the keys begin with, followed by a slash.
+        pub prefix: String,
+        /// The user.
+        pub username: String,
+        /// Its password.
+        pub password: String,
+        /// A file with the certificates of the CAs that members are verified with; the system's when empty.
+        pub tls_ca: String,
+        /// A file with the certificate that members ask for.
+        pub tls_cert: String,
+        /// A file with its key.
+        pub tls_key: String,
+        /// How long old results are used when no upstream is left.
+        pub grace_period: Duration,
+    }
+
     /// Upstreams from SRV records.
     pub struct SrvUpstreams {
         /// The service.
@@ -707,6 +727,8 @@ tagged! {
         A(Box<AUpstreams>) = "a",
         /// A hash in Redis.
         Redis(Box<RedisUpstreams>) = "redis",
+        /// A prefix of etcd.
+        Etcd(Box<EtcdUpstreams>) = "etcd",
         /// Several sources.
         Multi(MultiUpstreams) = "multi",
     }

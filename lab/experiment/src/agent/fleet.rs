@@ -107,8 +107,8 @@ impl AgentSpec {
 
     /// The words of the command, if it is one. Agents that this program starts may load what this program may, and run what
     /// it asks them to.
-    fn command(&self, allowed: Allowed<'_>) -> Result<Option<Vec<String>>, String> {
-        let owns = match allowed.reach {
+    fn command(&self, permissions: Permissions<'_>) -> Result<Option<Vec<String>>, String> {
+        let owns = match permissions.reach {
             Reach::Loopback => None,
             Reach::Anywhere => Some("--i-own-this-host".to_string()),
         };
@@ -117,7 +117,9 @@ impl AgentSpec {
             AgentSpec::Ssh(_) => format!("--allow-run='{}'", program.replace('\'', r"'\''")),
             _ => format!("--allow-run={program}"),
         };
-        let more = owns.into_iter().chain(allowed.programs.iter().map(runs));
+        let more = owns
+            .into_iter()
+            .chain(permissions.programs.iter().map(runs));
         Ok(match self {
             AgentSpec::Tcp(_) => None,
             AgentSpec::Command(words) => Some(words.clone()),
@@ -145,7 +147,7 @@ impl AgentSpec {
 
 /// What agents that this program starts may do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowed<'a> {
+pub(super) struct Permissions<'a> {
     /// Hosts that they may load.
     pub reach: Reach,
     /// Programs that they may start.
@@ -162,8 +164,8 @@ enum Event {
 pub(super) struct Member {
     pub name: String,
     cpu_model: String,
-    /// Whether its loopback address is that of this machine.
-    pub is_here: bool,
+    /// Identifies its network stack.
+    pub network: String,
     pub sender: Arc<Sender>,
     /// Its clock at the origin, in nanoseconds.
     pub clock_ns: i128,
@@ -176,6 +178,11 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// Whether its loopback address is that of this machine.
+    pub(super) fn is_here(&self) -> bool {
+        self.network == machine::network()
+    }
+
     /// Waits until the program that was started as the agent, or to reach it, has ended.
     pub(super) fn wait_for_end(&mut self, wait_max: Duration) {
         let begin = Instant::now();
@@ -267,7 +274,7 @@ impl Fleet {
     pub fn elsewhere(&self) -> Option<&str> {
         let mut members = self.members.iter();
         members
-            .find(|one| !one.is_here)
+            .find(|one| !one.is_here())
             .map(|one| one.name.as_str())
     }
 
@@ -506,7 +513,8 @@ fn member(
     (number, to): (usize, &SyncSender<(usize, Event)>),
 ) -> Result<Member, String> {
     let programs = &[];
-    let (member, mut reader) = open(spec, token, Allowed { reach, programs }, origin)?;
+    let permissions = Permissions { reach, programs };
+    let (member, mut reader) = open(spec, token, permissions, origin)?;
     let to = to.clone();
     let read = move || {
         loop {
@@ -539,12 +547,12 @@ pub(super) fn ended(error: &io::Error) -> String {
 pub(super) fn open(
     spec: &AgentSpec,
     token: Option<&Token>,
-    allowed: Allowed<'_>,
+    permissions: Permissions<'_>,
     origin: Instant,
 ) -> Result<(Member, Box<dyn Read + Send>), String> {
     let failed = |error: io::Error| error.to_string();
     let (mut reader, sender, child, stream): (Box<dyn Read + Send>, _, _, _);
-    match spec.command(allowed)? {
+    match spec.command(permissions)? {
         Some(words) => {
             let mut started = Command::new(&words[0])
                 .args(&words[1..])
@@ -570,7 +578,7 @@ pub(super) fn open(
     let mut member = Member {
         name: spec.name(),
         cpu_model: String::new(),
-        is_here: false,
+        network: String::new(),
         sender: Arc::new(sender),
         clock_ns: 0,
         bound: Duration::MAX,
@@ -578,8 +586,7 @@ pub(super) fn open(
         child,
         stream,
     };
-    let (cpu_model, network) = greet(spec, token, &mut reader, &member.sender)?;
-    (member.cpu_model, member.is_here) = (cpu_model, network == machine::network());
+    (member.cpu_model, member.network) = greet(spec, token, &mut reader, &member.sender)?;
     compare_clocks(&mut member, &mut reader, origin)?;
     if let Some(stream) = &member.stream {
         stream.set_read_timeout(None).map_err(failed)?;
@@ -674,8 +681,9 @@ fn compare_clocks(
     reader: &mut impl Read,
     origin: Instant,
 ) -> Result<(), String> {
+    let unix = unix_at(origin);
     for _ in 0..CLOCK_PINGS {
-        let (asked, unix) = (Instant::now(), SystemTime::now());
+        let asked = Instant::now();
         member
             .sender
             .send(&Order::Ping)
@@ -688,11 +696,25 @@ fn compare_clocks(
             let middle = (asked + bound).saturating_duration_since(origin).as_nanos() as i128;
             member.bound = bound;
             member.clock_ns = i128::from(clock_ns) - middle;
-            let unix = unix.duration_since(UNIX_EPOCH).unwrap_or_default() + bound;
-            member.offset_s = (i128::from(unix_ns) - unix.as_nanos() as i128) as f64 / 1e9;
+            member.offset_s = (i128::from(unix_ns) - unix - middle) as f64 / 1e9;
         }
     }
     Ok(())
+}
+
+/// The time of day at a moment, in nanoseconds since 1970. Both clocks are read several times: between two readings of one pair
+/// another program may have had the CPU, which would look like a difference of the clocks.
+fn unix_at(moment: Instant) -> i128 {
+    let readings = (0..CLOCK_PINGS).map(|_| {
+        let (before, unix) = (Instant::now(), SystemTime::now());
+        (before.elapsed(), before, unix)
+    });
+    let closest = readings.min_by_key(|(apart, ..)| *apart);
+    closest.map_or(0, |(apart, before, unix)| {
+        let unix = unix.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let passed = before.saturating_duration_since(moment) + apart / 2;
+        unix.as_nanos() as i128 - passed.as_nanos() as i128
+    })
 }
 
 #[cfg(test)]
@@ -726,7 +748,8 @@ mod tests {
         let ssh = |reach| {
             let programs = &[];
             let spec = AgentSpec::Ssh("a".into());
-            spec.command(Allowed { reach, programs }).unwrap().unwrap()
+            let permissions = Permissions { reach, programs };
+            spec.command(permissions).unwrap().unwrap()
         };
         let words = "ssh -oBatchMode=yes -- a sluice-lab agent --stdio";
         assert_eq!(ssh(Reach::Loopback).join(" "), words);
@@ -734,15 +757,15 @@ mod tests {
         assert_eq!(ssh(Reach::Anywhere).join(" "), words);
         // A shell reads what ssh sends.
         let programs = &["nginx".to_string(), "a'b; c".to_string()];
-        let allowed = Allowed {
+        let permissions = Permissions {
             reach: Reach::Loopback,
             programs,
         };
-        let words = AgentSpec::Ssh("a".into()).command(allowed);
+        let words = AgentSpec::Ssh("a".into()).command(permissions);
         let words = words.unwrap().unwrap().join(" ");
         let expected = r"agent --stdio --allow-run='nginx' --allow-run='a'\''b; c'";
         assert!(words.ends_with(expected), "{words}");
-        let words = AgentSpec::Local.command(allowed).unwrap().unwrap();
+        let words = AgentSpec::Local.command(permissions).unwrap().unwrap();
         assert_eq!(words[3..], ["--allow-run=nginx", "--allow-run=a'b; c"]);
     }
 }

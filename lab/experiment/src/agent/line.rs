@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::channel::{Heard, Peer, receive};
-use super::fleet::{AgentSpec, Allowed, LOOK, Member, ended, open};
+use super::fleet::{AgentSpec, LOOK, Member, Permissions, ended, open};
 use super::message::{Order, Report};
 use super::token::Token;
 use crate::limits::{ALIVE_INTERVAL, HOST_ORDERS_MAX, SERVERS_END_MAX, SILENCE_MAX};
@@ -42,11 +42,11 @@ impl Line {
     ) -> Result<Self, String> {
         let origin = Instant::now();
         // It probes the servers that it starts at an address of its own machine.
-        let allowed = Allowed {
+        let permissions = Permissions {
             reach: Reach::Loopback,
             programs,
         };
-        let (member, mut reader) = open(spec, token, allowed, origin)?;
+        let (member, mut reader) = open(spec, token, permissions, origin)?;
         let (to, reports) = sync_channel(HOST_ORDERS_MAX);
         let line = Line {
             member,
@@ -87,7 +87,12 @@ impl Line {
 
     /// Whether its loopback address is that of this machine.
     pub fn is_here(&self) -> bool {
-        self.member.is_here
+        self.member.is_here()
+    }
+
+    /// Identifies its network stack.
+    pub fn network(&self) -> &str {
+        &self.member.network
     }
 
     /// The agent's clock at a moment, in nanoseconds.

@@ -6,7 +6,7 @@ use super::task::Task;
 use sluice_load::result::Load;
 
 /// Version of these messages: both sides need the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What a coordinator sends.
 #[derive(Debug, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use super::token::{Side, Token, nonce};
 use crate::folder::Folder;
 use crate::limits::{
     ALIVE_INTERVAL, BEGIN_MAX, COORDINATOR_NOTICE_MAX, GREETING_TIMEOUT, GREETINGS_MAX,
-    SERVERS_END_MAX, SILENCE_MAX,
+    NOTICED_MIN, SERVERS_END_MAX,
 };
 use sluice_load::generator::barrier::Barrier;
 use sluice_load::generator::interrupt::Interrupt;
@@ -33,6 +33,8 @@ pub struct Rules {
     pub reach: Reach,
     /// What starts servers on this machine; `None` if nothing may be started.
     pub hosting: Option<Hosting>,
+    /// A coordinator of servers that is silent for longer is gone.
+    pub silence_max: Duration,
 }
 
 /// The refusal of servers.
@@ -328,7 +330,8 @@ fn hosted_by<'a>(
     match hosted {
         Some(hosted) => Ok(hosted),
         None => {
-            let started = Hosted::start(hosting, agent.began, by, SILENCE_MAX);
+            let silence_max = agent.rules.silence_max;
+            let started = Hosted::start(hosting, agent.began, by, silence_max);
             Ok(hosted.insert(started.map_err(|error| error.to_string())?))
         }
     }
@@ -364,22 +367,29 @@ fn prepare(agent: &Agent, task: Task, sender: &Arc<Sender>) -> Result<Running, S
                     let _ = sender.send(&Report::Ramped);
                 });
                 scope.spawn(|| alive(&sender, &seen, &is_over, (&interrupt, &barrier)));
-                let load = generator::run(&plan, &mut |stage| {
-                    if let Stage::Running(ok, now) = stage {
+                let mut late = None;
+                let load = generator::run(&plan, &mut |stage| match stage {
+                    Stage::Running(ok, now) => {
                         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                         *seen = (ok, *now);
                     }
+                    Stage::Window(begin, _) => {
+                        late = noticed_late(begin, Instant::now());
+                        if late.is_some() {
+                            interrupt.set();
+                        }
+                    }
+                    Stage::Alone | Stage::Held => {}
                 });
                 is_over.store(true, Ordering::Release);
                 barrier.set_ramped();
-                let _ = match load {
+                let load = load.map_err(|error| format!("the load generator failed: {error}"));
+                let _ = match late.map_or(load, Err) {
                     Ok(load) => sender.send(&Report::Done {
                         load: Box::new(load),
                         cpus: plan.threads,
                     }),
-                    Err(error) => sender.send(&Report::Refused {
-                        reason: format!("the load generator failed: {error}"),
-                    }),
+                    Err(reason) => sender.send(&Report::Refused { reason }),
                 };
             });
             drop(folder);
@@ -391,6 +401,18 @@ fn prepare(agent: &Agent, task: Task, sender: &Arc<Sender>) -> Result<Running, S
         barrier,
         is_over,
         thread: Some(thread.map_err(|error| error.to_string())?),
+    })
+}
+
+/// Why a load has no figures whose generator noticed so late when its window begins: some of its threads would begin after it, and
+/// nobody would see that the load was a smaller one.
+fn noticed_late(begin: Instant, now: Instant) -> Option<String> {
+    let left = begin.saturating_duration_since(now);
+    (left < NOTICED_MIN).then(|| {
+        format!(
+            "its load generator noticed {} ms before the window that it begins, so it would have begun late: the machine is too busy",
+            left.as_millis()
+        )
     })
 }
 
@@ -414,5 +436,21 @@ fn alive(
             return;
         }
         thread::sleep(ALIVE_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_noticed_late_has_no_figures() {
+        let now = Instant::now();
+        assert_eq!(noticed_late(now + NOTICED_MIN, now), None);
+        let just = noticed_late(now + NOTICED_MIN / 2, now).unwrap();
+        assert!(just.contains("noticed 100 ms before the window"), "{just}");
+        // Also if it has begun.
+        let gone = noticed_late(now, now + NOTICED_MIN).unwrap();
+        assert!(gone.contains("noticed 0 ms before the window"), "{gone}");
     }
 }

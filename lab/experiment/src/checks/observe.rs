@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::file::{CheckPart, MetricPart};
 use sluice_load::generator::kind;
 use sluice_load::generator::probe::probe;
 use sluice_load::generator::request::Draft;
-use sluice_load::generator::target::{HttpVersion, Reach, Target};
+use sluice_load::generator::target::{Address, HttpVersion, Reach, Target};
 use sluice_load::generator::{Plan, expect::Expect};
 use sluice_load::sample;
 
@@ -29,14 +30,14 @@ pub struct Observed {
     pub calls: Option<Result<Trace, String>>,
     /// Threads, by the name that was looked for.
     pub threads: BTreeMap<String, u64>,
-    /// Figures that the server reports, by name, or why there is none.
+    /// Figures that servers report, by [`MetricPart::key`], or why there is none.
     pub metrics: BTreeMap<String, Result<f64, String>>,
     /// Whether `TCP_NODELAY` is set on the server's side of a connection.
     pub nodelay: Option<Result<bool, String>>,
 }
 
-/// Observes a server with these processes, as far as the checks ask for it.
-pub fn observe(parts: &[CheckPart], plan: &Plan, roots: &[u32]) -> Observed {
+/// Observes a server with these processes, as far as the checks ask for it. `own` are addresses of this machine.
+pub fn observe(parts: &[CheckPart], plan: &Plan, roots: &[u32], own: &[IpAddr]) -> Observed {
     let statuses = parts.iter().filter_map(|part| part.request.as_ref());
     let statuses = statuses.map(|request| (request.path.clone(), status(plan, &request.path)));
     let calls: Vec<&str> = parts
@@ -52,12 +53,7 @@ pub fn observe(parts: &[CheckPart], plan: &Plan, roots: &[u32]) -> Observed {
                 .map(|part| (part.name.clone(), threads_named(&part.name, roots)))
                 .collect()
         },
-        metrics: {
-            let metrics = parts.iter().filter_map(|part| part.metric.as_ref());
-            metrics
-                .map(|part| (part.name.clone(), metric(part)))
-                .collect()
-        },
+        metrics: metrics(parts.iter().filter_map(|part| part.metric.as_ref()), own),
         statuses: statuses.collect(),
         nodelay: parts
             .iter()
@@ -101,10 +97,30 @@ fn threads_named(name: &str, roots: &[u32]) -> u64 {
     named.count() as u64
 }
 
-/// A figure that the server reports.
-fn metric(part: &MetricPart) -> Result<f64, String> {
-    let target = Target::parse(&part.url, HttpVersion::Http1, None, Reach::Loopback);
+/// Figures that servers of this machine report. `own` are addresses of it.
+pub fn metrics<'a>(
+    parts: impl Iterator<Item = &'a MetricPart>,
+    own: &[IpAddr],
+) -> BTreeMap<String, Result<f64, String>> {
+    parts.map(|part| (part.key(), metric(part, own))).collect()
+}
+
+/// Whether an address is one of this machine: a loopback address, or one of these.
+pub fn is_own(address: &Address, own: &[IpAddr]) -> bool {
+    let Address::Tcp(address) = address else {
+        return false;
+    };
+    let ip = address.ip();
+    ip.is_loopback() || ip.is_unspecified() || own.contains(&ip)
+}
+
+/// A figure that a server reports.
+fn metric(part: &MetricPart, own: &[IpAddr]) -> Result<f64, String> {
+    let target = Target::parse(&part.url, HttpVersion::Http1, None, Reach::Anywhere);
     let target = target.map_err(|error| error.text)?;
+    if !is_own(&target.address, own) {
+        return Err(format!("{} is not on the machine of the server", part.url));
+    }
     if target.protocol.is_tls() {
         return Err(format!("{}: metrics are read without TLS", part.url));
     }

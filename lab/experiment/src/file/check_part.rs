@@ -75,12 +75,26 @@ pub struct ThreadPart {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricPart {
-    /// Where, with placeholders; on the machine of the servers.
+    /// Where, with placeholders; on the machine of the servers, or of the upstreams if it has the port of one.
     pub url: String,
     /// Its name. Values with different labels are added.
     pub name: String,
     /// Its value.
     pub value: String,
+}
+
+impl MetricPart {
+    /// Distinguishes it from figures of the same name that are reported elsewhere.
+    pub fn key(&self) -> String {
+        format!("{} {}", self.url, self.name)
+    }
+
+    /// Whether an upstream reports it, as its URL says before placeholders are replaced.
+    pub fn is_of_upstream(&self) -> bool {
+        ["{upstream}", "{backend."]
+            .iter()
+            .any(|place| self.url.contains(place))
+    }
 }
 
 /// A request after the load, on a connection of its own, like those of the test but for its path.

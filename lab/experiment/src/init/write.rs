@@ -78,7 +78,7 @@ fn write_all(
         writeln!(
             out,
             "# Upstream in place of your application. To imitate a slow one, add `--delay 20ms` (HTTP only), or run your own.\n\
-             [[backend]]\nname = {}\nrun = \"{{lab}} serve {server} --listen 127.0.0.1:{{port}} --counts {{counts}} --body '{BEHIND}'\"\nbody = \"{BEHIND}\"\n",
+             [[backend]]\nname = {}\nrun = \"{{lab}} serve {server} --listen {{upstream.address}}:{{port}} --counts {{counts}} --body '{BEHIND}'\"\nbody = \"{BEHIND}\"\n",
             quoted(backend.name())
         )?;
     }
@@ -132,12 +132,17 @@ fn test(place: &Place, name: &str, out: &mut String) -> std::fmt::Result {
 
 /// The values that the lab substitutes for placeholders in the copies.
 fn rewrites(found: &Found, out: &mut String) -> std::fmt::Result {
-    let mut all = vec![(PORT, "{port}".to_string()), (DIR, "{dir}".to_string())];
+    let here = |port: &str| format!("127.0.0.1:{port}");
+    let mut all = vec![
+        (here(PORT), "{address}:{port}".to_string()),
+        (DIR.to_string(), "{dir}".to_string()),
+    ];
     for backend in backends(found) {
-        all.push((backend.port(), format!("{{backend.{}}}", backend.name())));
+        let to = format!("{{upstream.address}}:{{backend.{}}}", backend.name());
+        all.push((here(backend.port()), to));
     }
     for (from, to) in all {
-        if found.copies.iter().any(|(_, text)| text.contains(from)) {
+        if found.copies.iter().any(|(_, text)| text.contains(&from)) {
             writeln!(out, "[[rewrite]]\nfrom = \"{from}\"\nto = \"{to}\"")?;
         }
     }

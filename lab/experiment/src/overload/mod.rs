@@ -209,8 +209,8 @@ impl<'a> Steps<'a> {
 
     /// Whether the search has ended because an agent was lost.
     pub(crate) fn lost_an_agent(&self) -> bool {
-        let remote = self.watch.as_ref().and_then(|watch| watch.remote);
-        self.driver.is_broken() || remote.is_some_and(RemoteServers::is_lost)
+        let mut agents = self.watch.iter().flat_map(Watch::agents);
+        self.driver.is_broken() || agents.any(RemoteServers::is_lost)
     }
 
     fn line(&mut self, text: &str) {

@@ -1,5 +1,6 @@
 //! The programs that an agent may start: those named by `--allow-run`.
 
+use super::Role;
 use crate::file::{File, Run};
 use sluice_load::process::words;
 
@@ -11,12 +12,12 @@ const TRACER: &str = "strace";
 
 /// The programs that may be started, each as an experiment names it.
 #[derive(Clone, Debug, Default)]
-pub struct Allowed(Vec<String>);
+pub struct AllowedPrograms(Vec<String>);
 
-impl Allowed {
+impl AllowedPrograms {
     /// These.
     pub fn new(programs: &[String]) -> Self {
-        Allowed(programs.to_vec())
+        AllowedPrograms(programs.to_vec())
     }
 
     /// Whether a command may run: `written` as the experiment has it, `words` with placeholders replaced. The error says what to
@@ -46,21 +47,22 @@ impl Allowed {
     }
 }
 
-/// The programs of an experiment, as they have to be allowed.
-pub fn programs(file: &File) -> Vec<String> {
+/// The programs of an experiment that a machine with this part in it starts, as they have to be allowed.
+pub fn programs(file: &File, role: &Role) -> Vec<String> {
     let mut commands: Vec<&str> = Vec::new();
-    for backend in &file.backend {
+    let backends = file.backend.iter().filter(|_| role.has_upstreams());
+    for backend in backends {
         commands.push(&backend.run);
         commands.extend(backend.instead.as_deref());
     }
-    for subject in file.subject.values() {
+    for subject in file.subject.values().filter(|_| role.has_servers()) {
         match &subject.run {
             Run::One(command) => commands.push(command),
             Run::ByKind(by_kind) => commands.extend(by_kind.values().map(String::as_str)),
         }
         commands.extend(subject.version.as_deref());
     }
-    if file.check.iter().any(|part| part.calls.is_some()) {
+    if role.has_servers() && file.check.iter().any(|part| part.calls.is_some()) {
         commands.push(TRACER);
     }
     let mut programs: Vec<String> = commands.into_iter().map(program).collect();
@@ -86,7 +88,8 @@ mod tests {
 
     #[test]
     fn only_named_programs_may_be_started() {
-        let allowed = Allowed::new(&["nginx".into(), "sluice-lab".into(), "{setup}/go".into()]);
+        let allowed =
+            AllowedPrograms::new(&["nginx".into(), "sluice-lab".into(), "{setup}/go".into()]);
         let may = |written: &str, filled: &str| allowed.command(written, &words(filled).unwrap());
         assert_eq!(may("nginx -c {conf}", "nginx -c /tmp/x"), Ok(()));
         assert_eq!(may("{setup}/go", "/home/a/go"), Ok(()));
@@ -107,16 +110,22 @@ mod tests {
             let error = may(other, other).unwrap_err();
             assert!(error.contains("--allow-run="), "{error}");
         }
-        assert!(Allowed::default().command("nginx", &[]).is_err());
+        assert!(AllowedPrograms::default().command("nginx", &[]).is_err());
         assert!(allowed.tracer().unwrap_err().contains("strace"));
     }
 
     #[test]
     fn the_programs_of_an_experiment_are_those_of_its_commands() {
         let file = file::parse("000", builtin("000").unwrap()).unwrap();
-        let programs = programs(&file);
-        for name in ["nginx", "caddy", "sluice", "sluice-lab"] {
-            assert!(programs.iter().any(|one| one == name), "{programs:?}");
+        let all = programs(&file, &Role::Both);
+        for name in ["nginx", "caddy", "sluice", "sluice-lab", "lighttpd"] {
+            assert!(all.iter().any(|one| one == name), "{all:?}");
         }
+        // A machine of its own for the upstreams starts nothing else, and the machine of the servers no upstream.
+        let upstreams = programs(&file, &Role::Upstreams);
+        assert_eq!(upstreams, ["lighttpd", "sluice-lab"]);
+        let servers = programs(&file, &Role::Servers(Default::default()));
+        assert!(!servers.iter().any(|one| one == "lighttpd"), "{servers:?}");
+        assert!(servers.iter().any(|one| one == "nginx"), "{servers:?}");
     }
 }

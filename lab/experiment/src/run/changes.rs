@@ -73,6 +73,14 @@ pub(super) fn change(file: &mut File, options: &Options) -> Vec<String> {
         file.place.address = Some(address);
         changes.push(format!("--address {address}"));
     }
+    if let Some(upstreams) = &options.upstreams {
+        file.place.upstreams = Some(upstreams.clone());
+        changes.push(format!("--upstreams {}", upstreams.name()));
+    }
+    if let Some(address) = options.upstream_address {
+        file.place.upstream_address = Some(address);
+        changes.push(format!("--upstream-address {address}"));
+    }
     if !options.only.is_empty() {
         changes.push(format!("--only '{}'", options.only));
     }

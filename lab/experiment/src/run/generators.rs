@@ -6,9 +6,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::agent::{AgentSpec, Fleet, Token};
-use crate::file::Place;
+use crate::file::{File, Place};
 use crate::limits::{LOST_BLOCKS_MAX, RECONNECT_MAX, RECONNECT_PAUSE};
-use crate::remote::RemoteServers;
 use crate::stage::Stage;
 use sluice_load::generator;
 use sluice_load::generator::interrupt::Interrupt;
@@ -34,9 +33,10 @@ pub(super) struct Generators {
 impl Generators {
     /// The generators of an experiment, not connected yet.
     pub(super) fn new(place: &Place, token_file: Option<&Path>) -> Result<Self, Refused> {
-        let token = match place.agents.is_empty() && place.servers.is_none() {
-            true => None,
-            false => Token::find(token_file).map_err(Refused)?,
+        let others = place.servers.iter().chain(&place.upstreams);
+        let token = match place.agents.iter().chain(others).next() {
+            None => None,
+            Some(_) => Token::find(token_file).map_err(Refused)?,
         };
         // Before any load the machine of the servers finds that the address is its own.
         let reach = match place.address {
@@ -94,14 +94,14 @@ impl Generators {
         self.token.as_ref()
     }
 
-    /// Connects anew if an agent was lost, here or for the servers. An agent that was only cut off serves again once it has
-    /// noticed.
+    /// Connects anew if an agent was lost, of the load, the servers or the upstreams. An agent that was only cut off serves again
+    /// once it has noticed.
     pub(super) fn make_ready(
         &mut self,
-        stage: &Stage,
+        (stage, file): (&Stage, &File),
         interrupt: &Interrupt,
     ) -> Result<(), Refused> {
-        let servers_lost = || stage.remote().is_some_and(RemoteServers::is_lost);
+        let servers_lost = || stage.has_lost_agent();
         let fleet_lost = self.fleet.as_ref().is_some_and(Fleet::is_broken);
         if !fleet_lost && !servers_lost() {
             return Ok(());
@@ -121,7 +121,7 @@ impl Generators {
                 connected = self.dial().map(|fleet| self.fleet = Some(fleet));
             }
             if servers_lost() {
-                connected = connected.and_then(|()| stage.reconnect());
+                connected = connected.and_then(|()| stage.reconnect(file));
             }
             match connected {
                 Ok(()) => return Ok(()),
@@ -160,25 +160,20 @@ impl Generators {
         }
     }
 
-    /// Writes into a result who generates its load, and where the servers run.
-    pub(super) fn describe(&self, result: &mut RunResult, servers: Option<&RemoteServers>) {
-        let place = match servers {
-            None => "The machine described here ran the servers and their upstreams".to_string(),
-            Some(servers) => {
-                let name = servers.name();
-                format!(
-                    "The machine described here is that of {name}, which ran the servers and their upstreams"
-                )
-            }
-        };
+    /// Writes into a result who generates its load, and where servers and upstreams run.
+    pub(super) fn describe(&self, result: &mut RunResult, stage: &Stage) {
+        let place = place_words(stage);
         if self.specs.is_empty() {
-            if servers.is_some() {
-                let here = machine::look();
-                let (model, cpus) = (here.cpu_model, here.cpus);
-                result.notes.push(format!(
-                    "{place}. The machine of the run generated the load: {model}, {cpus} CPUs."
-                ));
-            }
+            let here = machine::look();
+            let (model, cpus) = (here.cpu_model, here.cpus);
+            let generated = match (stage.remote(), stage.upstreams()) {
+                (None, None) => return,
+                (None, Some(_)) => "The machine of the servers generated the load, too.".into(),
+                (Some(_), _) => {
+                    format!("The machine of the run generated the load: {model}, {cpus} CPUs.")
+                }
+            };
+            result.notes.push(format!("{place}. {generated}"));
             return;
         }
         if !self.specs.iter().any(AgentSpec::is_local) {
@@ -189,5 +184,29 @@ impl Generators {
         result
             .notes
             .push(format!("Agents generated the load: {names}. {place}."));
+    }
+}
+
+/// Which machine ran the servers and which the upstreams, in a sentence without its full stop.
+fn place_words(stage: &Stage) -> String {
+    let upstreams = stage.upstreams();
+    let ran = match upstreams {
+        None => "the servers and their upstreams",
+        Some(_) => "the servers",
+    };
+    let place = match stage.remote() {
+        None => format!("The machine described here ran {ran}"),
+        Some(servers) => {
+            let name = servers.name();
+            format!("The machine described here is that of {name}, which ran {ran}")
+        }
+    };
+    match upstreams {
+        None => place,
+        Some(upstreams) => {
+            let (name, machine) = (upstreams.name(), upstreams.prepared().machine);
+            let (model, cpus) = (machine.cpu_model, machine.cpus);
+            format!("{place}. The machine of {name} ran the upstreams: {model}, {cpus} CPUs")
+        }
     }
 }

@@ -122,7 +122,8 @@ impl Walk {
             return Ok(Err(CellState::NotInstalled(reason)));
         }
         loop {
-            self.generators.make_ready(stage, &self.interrupt)?;
+            self.generators
+                .make_ready((stage, &self.file), &self.interrupt)?;
             match self.find_limit(stage, cell, behind, live) {
                 Err(NoBlock::Agents(reason)) if !self.interrupt.is_set() => {
                     live.line(&reason);

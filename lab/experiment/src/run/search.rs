@@ -48,11 +48,12 @@ pub fn search(
         return Ok(Completion::Yes);
     }
     walk.generators.connect(stage.load_cpus())?;
-    walk.generators.describe(&mut walk.result, stage.remote());
+    walk.generators.describe(&mut walk.result, &stage);
     let began = Instant::now();
     let (mut lines, mut worst) = (Vec::new(), Completion::Yes);
     for cell in &cells {
-        walk.generators.make_ready(&stage, &walk.interrupt)?;
+        walk.generators
+            .make_ready((&stage, &walk.file), &walk.interrupt)?;
         let place: Vec<&str> = cell.axes.values().map(String::as_str).collect();
         let place = place.join(" ");
         live.line(&format!("\n{place}"));

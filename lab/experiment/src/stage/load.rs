@@ -34,11 +34,9 @@ impl Stage {
         if let Some(fleet) = fleet {
             return self.load_by_agents((file, cell), plan, watch, fleet, live);
         }
-        let failed = |error: std::io::Error| match self.remote() {
-            Some(remote) if remote.is_lost() => NoBlock::Agents(error.to_string()),
-            Some(_) | None => {
-                CellState::DidNotStart(format!("the load generator failed: {error}")).into()
-            }
+        let failed = |error: std::io::Error| match self.has_lost_agent() {
+            true => NoBlock::Agents(error.to_string()),
+            false => CellState::DidNotStart(format!("the load generator failed: {error}")).into(),
         };
         let Some(tool) = cell.engine else {
             return load_and_watch(plan, watch, live).map_err(failed);

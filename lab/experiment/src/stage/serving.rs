@@ -1,5 +1,5 @@
 //! The servers of one cell: their start, their counters around a load, and their end; on this machine, or on another one
-//! by way of `remote`.
+//! by way of `remote`. Their upstreams are in `upstreams`.
 
 use std::fs;
 use std::path::{Component, PathBuf};
@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{NoBlock, Stage, filled, plain};
-use crate::checks::{Logs, Observed, observe};
+use crate::checks::{Accepted, Logs, Observed, is_own, observe};
 use crate::file::{CheckPart, File, Run};
 use crate::plan::CellPlan;
-use crate::readiness::{READY_MAX, READY_PAUSE, ready, responds};
+use crate::readiness::{ready, responds};
 use crate::remote::Ended;
 use crate::single::Watch;
 use sluice_load::backend::read_counts;
@@ -23,7 +23,7 @@ use sluice_load::result::{BackendCounts, CellState};
 use sluice_load::sample::{self, Roots};
 
 /// Maximum delay until an upstream's counters are in its file.
-const COUNTS_SETTLE: Duration = Duration::from_millis(120);
+pub(super) const COUNTS_SETTLE: Duration = Duration::from_millis(120);
 
 /// How the servers of a cell are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(crate) struct Serving {
     /// The first expected response.
     pub response: Probe,
     pub ready_s: f64,
+    /// Whether its upstreams run on a machine of their own.
+    upstreams_apart: bool,
     /// `None` if they run on another machine.
     here: Option<Here>,
 }
@@ -57,6 +59,8 @@ struct Here {
 /// Counters before a load.
 struct Before {
     parts: Vec<CheckPart>,
+    /// What of these is observed here.
+    observed: Vec<CheckPart>,
     logs: Logs,
     /// The log that a server writes in addition to its output, and the offset at which the lines of the block begin.
     log: Option<(PathBuf, u64)>,
@@ -96,6 +100,24 @@ impl Stage {
         seed: u64,
     ) -> Result<Serving, NoBlock> {
         let not_started = |reason: String| NoBlock::Cell(CellState::DidNotStart(reason));
+        let upstreams = self.upstreams_of(file, cell).map_err(not_started)?;
+        if let Some(upstreams) = upstreams {
+            upstreams.start(&cell.id, seed)?;
+        }
+        let mut served = self.serve_servers(file, cell, seed);
+        if let (Some(upstreams), Err(_)) = (upstreams, &served) {
+            // The next start, or the end of the run, stops them otherwise.
+            let _ = upstreams.finish(false);
+        }
+        if let Ok(serving) = &mut served {
+            serving.upstreams_apart = upstreams.is_some();
+        }
+        served
+    }
+
+    /// The same, with the upstreams of other machines running.
+    fn serve_servers(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, NoBlock> {
+        let not_started = |reason: String| NoBlock::Cell(CellState::DidNotStart(reason));
         let Some(remote) = &self.remote else {
             return self.serve_here(file, cell, seed).map_err(not_started);
         };
@@ -113,15 +135,13 @@ impl Stage {
             plan,
             response,
             ready_s,
+            upstreams_apart: false,
             here: None,
         })
     }
 
     fn serve_here(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
-        let mut backends = Vec::new();
-        for name in self.needs(file, cell)? {
-            backends.push(self.start_backend(file, cell, &name)?);
-        }
+        let backends = self.upstreams_beside(file, cell)?;
         let plan = self.plan(file, cell, seed)?;
         let began = Instant::now();
         let mut server = self.start_subject(file, cell)?;
@@ -133,6 +153,7 @@ impl Stage {
             plan,
             response,
             ready_s: began.elapsed().as_secs_f64(),
+            upstreams_apart: false,
             here: Some(Here {
                 backends,
                 server,
@@ -147,6 +168,7 @@ impl Stage {
         Watch {
             roots: serving.roots(),
             remote: self.remote.as_ref(),
+            upstreams: self.upstreams().filter(|_| serving.upstreams_apart),
         }
     }
 
@@ -163,7 +185,8 @@ impl Stage {
         if let (Some(allowed), true) = (&self.allowed, parts.iter().any(|p| p.calls.is_some())) {
             allowed.tracer()?;
         }
-        for part in parts.iter().filter_map(|part| part.metric.as_ref()) {
+        let observed = self.observed_here((file, cell), &parts);
+        for part in observed.iter().filter_map(|part| part.metric.as_ref()) {
             self.own_port(&part.url)?;
         }
         let log = match &file.subject[&cell.subject].log {
@@ -177,6 +200,7 @@ impl Stage {
         here.before = Some(Before {
             logs: Logs::begin(&parts, |path| self.log_path(path))?,
             parts,
+            observed,
             log,
             counts: self.counts(file, cell),
             accepted: machine::accepted(),
@@ -191,8 +215,24 @@ impl Stage {
         }
     }
 
-    /// Stops the servers of a cell.
+    /// Stops the servers of a cell, and then their upstreams.
     pub(crate) fn finish(
+        &self,
+        cell: (&File, &CellPlan),
+        serving: Serving,
+        finish: Finish,
+    ) -> Result<Ended, NoBlock> {
+        let upstreams = self.upstreams().filter(|_| serving.upstreams_apart);
+        let ended = self.finish_servers(cell, serving, finish);
+        let behind = upstreams.map(|upstreams| upstreams.finish(finish == Finish::Observe));
+        let mut ended = ended?;
+        if let Some(behind) = behind {
+            ended.join(behind?, self.network());
+        }
+        Ok(ended)
+    }
+
+    fn finish_servers(
         &self,
         (file, cell): (&File, &CellPlan),
         serving: Serving,
@@ -223,7 +263,8 @@ impl Stage {
                 thread::sleep(file.load.rest.memory);
                 ended.rss_after_bytes = Some(sample::memory(&roots.subject));
             }
-            let observed = observe(&before.parts, &serving.plan, &roots.subject);
+            let own = self.own_addresses();
+            let observed = observe(&before.observed, &serving.plan, &roots.subject, &own);
             server.stop();
             ended.observed = Observed {
                 log_lines: before.logs.end(self.dir()),
@@ -231,7 +272,8 @@ impl Stage {
             };
             let grown = before.accepted.zip(accepted);
             let grown = grown.map(|(before, after)| after.saturating_sub(before));
-            ended.accepted = grown.filter(|_| !self.has_socket(file, cell));
+            let grown = grown.filter(|_| !self.has_socket(file, cell));
+            ended.accepted = grown.map(Accepted::WithClients);
             shared = before.log;
             ended.parts = before.parts;
         }
@@ -244,7 +286,7 @@ impl Stage {
     }
 
     /// The path of a log that the file names. On the machine of a coordinator's servers it is in the folder of the run.
-    fn log_path(&self, path: &str) -> Result<PathBuf, String> {
+    pub(super) fn log_path(&self, path: &str) -> Result<PathBuf, String> {
         let log = PathBuf::from(path);
         let escapes = log.components().any(|part| part == Component::ParentDir);
         if self.allowed.is_some() && (escapes || !log.starts_with(self.dir())) {
@@ -256,74 +298,32 @@ impl Stage {
     }
 
     /// Checks the URL of a metric. On the machine of a coordinator's servers its port is one of the run.
-    fn own_port(&self, url: &str) -> Result<(), String> {
+    pub(super) fn own_port(&self, url: &str) -> Result<(), String> {
         if self.allowed.is_none() {
             return Ok(());
         }
-        let target = Target::parse(url, HttpVersion::Http1, None, Reach::Loopback);
-        let port = match target.map_err(|error| error.text)?.address {
+        let target = Target::parse(url, HttpVersion::Http1, None, Reach::Anywhere);
+        let address = target.map_err(|error| error.text)?.address;
+        if !is_own(&address, &self.own_addresses()) {
+            return Err(format!(
+                "metric: {url} is not on the machine of the server, and others are not asked for a coordinator"
+            ));
+        }
+        let port = match address {
             Address::Tcp(address) => Some(address.port()),
             Address::Unix(_) => None,
         };
         let own = [self.port, self.admin_port, self.spare_port];
-        let is_own = |port: u16| {
+        let is_of_run = |port: u16| {
             let name = port.to_string();
-            own.contains(&port) || self.backends.values().any(|place| *place == name)
+            own.contains(&port) || self.places.values().any(|place| *place == name)
         };
-        match port.is_some_and(is_own) {
+        match port.is_some_and(is_of_run) {
             true => Ok(()),
             false => Err(format!(
                 "metric: {url} has no port of the run, such as {{port}} or {{admin}}, and others are not asked for a coordinator"
             )),
         }
-    }
-
-    fn start_backend(&self, file: &File, cell: &CellPlan, name: &str) -> Result<Started, String> {
-        let backend = file.backend.iter().find(|backend| backend.name == name);
-        let backend = backend.ok_or_else(|| format!("there is no [[backend]] `{name}`"))?;
-        let place = &self.backends[name];
-        let mut names = self.names(file, cell);
-        let way = if backend.unix { "socket" } else { "port" };
-        names.insert(way.into(), place.clone());
-        names.insert("listen".into(), place.clone());
-        let counts = self.counts_path(name).display().to_string();
-        names.insert("counts".into(), counts);
-        if let Some(conf) = &backend.conf {
-            let config = self.rewritten(file, conf, &names)?;
-            let path = format!("backend-{name}.conf");
-            self.write(&path, config.text.as_bytes())?;
-            names.insert("conf".into(), self.dir().join(path).display().to_string());
-        }
-        let command = self.command(backend.command(), &names)?;
-        let env = filled(&backend.env, &names)?;
-        let log = self.dir().join(format!("backend-{name}.log"));
-        let socket = self.dir().join(place);
-        if backend.unix {
-            // A socket left by the previous block would look like an upstream that listens.
-            let _ = fs::remove_file(&socket);
-        }
-        let dir = backend.in_folder.then(|| self.dir());
-        let mut started = Started::start(&command, &env, &self.load_cpus, dir, &log)
-            .map_err(|error| format!("cannot start upstream {name}: {error}"))?;
-        let begin = Instant::now();
-        let listens = || match backend.unix {
-            true => std::os::unix::net::UnixStream::connect(&socket).is_ok(),
-            false => std::net::TcpStream::connect(format!("127.0.0.1:{place}")).is_ok(),
-        };
-        while !listens() {
-            if let Some(status) = started.ended() {
-                let log = started.log().join(" / ");
-                return Err(format!("upstream {name} ended with {status}: {log}"));
-            }
-            if begin.elapsed() > READY_MAX || self.interrupt.is_set() {
-                return Err(format!(
-                    "upstream {name} does not listen after {:.0?}",
-                    begin.elapsed()
-                ));
-            }
-            thread::sleep(READY_PAUSE);
-        }
-        Ok(started)
     }
 
     fn start_subject(&self, file: &File, cell: &CellPlan) -> Result<Started, String> {
@@ -351,17 +351,18 @@ impl Stage {
             .map_err(|error| format!("{}: {error}", cell.subject))
     }
 
-    fn counts_path(&self, name: &str) -> PathBuf {
+    pub(super) fn counts_path(&self, name: &str) -> PathBuf {
         self.dir().join(format!("backend-{name}.counts"))
     }
 
-    fn counts(&self, file: &File, cell: &CellPlan) -> Option<BackendCounts> {
+    pub(super) fn counts(&self, file: &File, cell: &CellPlan) -> Option<BackendCounts> {
         let needs = self.needs(file, cell).ok()?;
         read_counts(&self.counts_path(needs.first()?))
     }
 }
 
-fn difference(
+/// How much counters grew.
+pub(super) fn difference(
     before: Option<BackendCounts>,
     after: Option<BackendCounts>,
 ) -> Option<BackendCounts> {

@@ -46,8 +46,14 @@ pub struct RunResult {
     pub duration_s: f64,
     /// Seed of every random order and schedule in it.
     pub seed: u64,
-    /// Where it ran.
+    /// Where it ran: the machine of the servers.
     pub machine: Machine,
+    /// The machine of the upstreams, if they ran on another one, through an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_machine: Option<Machine>,
+    /// Which machine ran what, in words; absent for a single target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
     /// The experiment file; `None` for a single target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<Experiment>,

@@ -19,6 +19,9 @@ pub struct Resources {
     pub generator: Tree,
     /// The whole machine.
     pub system: System,
+    /// The machine of the upstream, if that is not the machine of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_system: Option<System>,
     /// Counters of the upstream, if it is one of the lab's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_counts: Option<BackendCounts>,

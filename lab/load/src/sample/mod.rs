@@ -120,6 +120,7 @@ impl Samples {
             subject,
             backend,
             generator,
+            backend_system: None,
             backend_counts: None,
         }
     }

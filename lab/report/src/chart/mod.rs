@@ -1,10 +1,12 @@
 //! Charts as values, and as SVG. A chart holds numbers with units; `svg` and `scale` turn them into shapes. A drawn
 //! chart is self-contained: colours for light and dark backgrounds, a legend, and a text for each mark.
 
+mod foot;
 mod heat;
 mod scale;
 mod svg;
 
+pub use foot::with_foot;
 pub use heat::{Heat, HeatScale};
 pub use scale::{Scale, Unit};
 pub use svg::{STYLE, draw};

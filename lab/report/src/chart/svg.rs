@@ -18,7 +18,7 @@ const RIGHT: f64 = 14.0;
 const BELOW: f64 = 44.0;
 
 /// Maximum width of a character.
-const LETTER: f64 = 6.6;
+pub(super) const LETTER: f64 = 6.6;
 
 /// Draws a chart. `whole` embeds the style, so that the drawing is a standalone file.
 pub fn draw(chart: &Chart, whole: bool) -> String {

@@ -308,17 +308,24 @@ fn groups(view: &View<'_>, detail: Detail) -> Vec<Group> {
     let group = |(id, heading, panels): (_, _, Vec<Panel>)| Group {
         id,
         heading,
-        drawn: panels.iter().map(figure).collect(),
+        drawn: panels
+            .iter()
+            .map(|panel| figure(panel, view.result.layout.as_deref()))
+            .collect(),
     };
     groups.map(group).into()
 }
 
-fn figure(panel: &Panel) -> String {
+/// A drawing with the machines that its figures are from.
+fn figure(panel: &Panel, layout: Option<&str>) -> String {
     let place = |name: &str, at: Option<usize>| {
         at.map_or(String::new(), |at| format!(" data-{name}=\"{at}\""))
     };
+    let layout = layout.map_or(String::new(), |words| {
+        format!("<figcaption>{}</figcaption>", escape(words))
+    });
     format!(
-        "<figure{}{}>{}</figure>\n",
+        "<figure{}{}>{}{layout}</figure>\n",
         place("test", panel.test),
         place("level", panel.level),
         panel.drawing.draw(false)

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::super::limits_found as limits;
 use super::super::line_diff::line_diff;
-use super::super::text::{escape, size};
+use super::super::text::{escape, machine_words, size};
 use sluice_audit::finding::count;
 use sluice_load::result::{ConfigText, RunResult, SubjectFacts};
 
@@ -48,6 +48,8 @@ pub fn write(result: &RunResult) -> String {
     if !placement.is_empty() {
         facts.push(("Placement".into(), placement.join("; ")));
     }
+    let upstreams = result.upstream_machine.as_ref().map(machine_words);
+    facts.extend(upstreams.map(|words| ("Machine of the upstreams".into(), words)));
     facts.extend(
         machine
             .settings

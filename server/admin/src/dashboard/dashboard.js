@@ -184,6 +184,152 @@ function nearest(time) {
   return best;
 }
 
+// Actions: what the configuration allows, as the snapshot says. The server checks each again.
+
+let allowed = new Set();
+const panels = new WeakMap();
+
+const actionColumn = (offers) => ({ title: "Actions", value: () => "", offers });
+
+function serverOffers() {
+  if (!allowed.has("reload")) return [];
+  return [{ action: "reload", title: "Reload", question: "Read the configuration again?", yes: "Reload now", body: () => ({}) }];
+}
+
+function upstreamOffers(row) {
+  const upstream = row.address;
+  const offers = [];
+  if (allowed.has("drain")) {
+    offers.push(row.draining
+      ? { action: "drain", title: "End draining", question: `Send ${upstream} new requests again?`, yes: "Send requests", body: () => ({ upstream, drain: false }) }
+      : { action: "drain", title: "Drain", question: `Send ${upstream} no new requests?`, yes: "Drain now", body: () => ({ upstream, drain: true }) });
+  }
+  if (allowed.has("eject")) {
+    offers.push(row.ejected !== null
+      ? { action: "eject", title: "End ejection", question: `Send ${upstream} requests again?`, yes: "Send requests", body: () => ({ upstream, seconds: 0 }) }
+      : {
+        action: "eject", title: "Eject", question: `Send ${upstream} no requests for this many seconds:`, yes: "Eject now",
+        field: { type: "number", min: "1", max: "3600", step: "1", value: "30", required: "", "aria-label": "Seconds" },
+        body: (value) => ({ upstream, seconds: Number(value) }),
+      });
+  }
+  return offers;
+}
+
+function cacheOffers(row) {
+  const cache = row.name;
+  if (!allowed.has("purge")) return [];
+  const body = (value) => (value.endsWith("*") ? { cache, prefix: value.slice(0, -1) } : { cache, key: value });
+  const field = { type: "text", required: "", placeholder: "key, or prefix*", maxlength: "8192", "aria-label": "Key, or the beginning of keys and an asterisk" };
+  return [{ action: "purge", title: "Purge", question: "Remove the responses with this key:", yes: "Purge now", field, body }];
+}
+
+function addPanel(where) {
+  const panel = { offers: [], titles: "", asked: null, index: 0, field: null };
+  panel.buttons = make("span", { class: "offers" });
+  panel.ask = make("span", { class: "ask", role: "group", tabindex: "-1" });
+  panel.ask.hidden = true;
+  panel.said = make("span", { class: "said", role: "status" });
+  panel.ask.addEventListener("keydown", (event) => {
+    // Letters typed here are none of the page's keys.
+    event.stopPropagation();
+    if (event.key === "Escape") closeQuestion(panel);
+    if (event.key !== "Enter" || event.target !== panel.field) return;
+    // Otherwise the same key would press the button that gets the focus.
+    event.preventDefault();
+    if (!event.repeat) act(panel);
+  });
+  where.append(make("div", { class: "panel" }, panel.buttons, panel.ask, panel.said));
+  panels.set(where, panel);
+  return panel;
+}
+
+// Shows the buttons in `where`. They are made anew only when they change, so that the focus stays where it is.
+function drawPanel(where, offers) {
+  const panel = panels.get(where) || (offers.length > 0 ? addPanel(where) : null);
+  if (panel === null) return;
+  panel.offers = offers;
+  const titles = offers.map((offer) => offer.title).join();
+  if (panel.asked || panel.titles === titles) return;
+  panel.titles = titles;
+  const focused = [...panel.buttons.children].indexOf(document.activeElement);
+  const buttons = offers.map((offer, index) => {
+    const button = make("button", { type: "button", text: offer.title });
+    button.addEventListener("click", () => openQuestion(panel, index));
+    return button;
+  });
+  panel.buttons.replaceChildren(...buttons);
+  if (focused >= 0 && buttons.length > 0) buttons[Math.min(focused, buttons.length - 1)].focus();
+}
+
+function drawOffers(cell, offers) {
+  cell.className = "actions";
+  cell.hidden = offers.length === 0;
+  drawPanel(cell, offers);
+}
+
+// Asks before anything happens. Its field or the question itself gets the focus: a key that is held down must not confirm it.
+function openQuestion(panel, index) {
+  const offer = panel.offers[index];
+  if (!offer) return;
+  const yes = make("button", { type: "button", class: "yes", text: offer.yes });
+  const no = make("button", { type: "button", text: "Cancel" });
+  yes.addEventListener("click", () => act(panel));
+  no.addEventListener("click", () => closeQuestion(panel));
+  panel.field = offer.field ? make("input", offer.field) : null;
+  panel.asked = offer;
+  panel.index = index;
+  panel.ask.setAttribute("aria-label", offer.question);
+  panel.ask.replaceChildren(make("span", { text: offer.question }), ...(panel.field ? [panel.field] : []), yes, no);
+  panel.ask.hidden = false;
+  panel.buttons.hidden = true;
+  say(panel, "", "");
+  (panel.field || panel.ask).focus();
+}
+
+function closeQuestion(panel) {
+  panel.asked = null;
+  panel.field = null;
+  panel.ask.hidden = true;
+  panel.buttons.hidden = false;
+  const button = panel.buttons.children[panel.index];
+  if (button) button.focus();
+}
+
+function say(panel, mark, words) {
+  panel.said.className = `said ${mark}`;
+  setText(panel.said, words);
+}
+
+async function act(panel) {
+  const offer = panel.asked;
+  if (!offer || (panel.field && !panel.field.reportValidity())) return;
+  const body = JSON.stringify(offer.body(panel.field ? panel.field.value : ""));
+  closeQuestion(panel);
+  say(panel, "", "\u2026");
+  try {
+    // In the default mode, `cors`, browsers send the Origin, which the server requires, although the page has no referrer.
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(`/dashboard/actions/${offer.action}`, { method: "POST", headers, body });
+    const outcome = await response.json();
+    if (response.ok) say(panel, "good", outcome.result);
+    else say(panel, "bad", outcome.error || `status ${response.status}`);
+  } catch (error) {
+    say(panel, "bad", `no response: ${error.message}`);
+  }
+}
+
+function drawActions(next) {
+  allowed = new Set(next.actions);
+  drawPanel(find("server-actions"), serverOffers());
+  for (const table of TABLES) {
+    const index = table.columns.findIndex((column) => column.offers);
+    if (index < 0) continue;
+    const wanted = table.id === "caches" ? ["purge"] : ["drain", "eject"];
+    table.titles[index].hidden = !wanted.some((action) => allowed.has(action));
+  }
+}
+
 // Tables.
 
 const isShare = (value) => (value > 0.05 ? "bad" : value > 0.01 ? "warn" : "");
@@ -220,16 +366,38 @@ const TABLES = [
     empty: "No site is configured.", always: true, filter: true, sort: 2,
   },
   {
+    id: "fleet", title: "Fleet", key: "n", rows: (s) => (s.fleet ? s.fleet.nodes : []),
+    total: (s) => (s.fleet ? s.fleet.nodes_total : 0), note: fleetNote, identify: (row) => row.node,
+    bad: (rows) => rows.filter((row) => row.state === "refuses" || row.state === "gone").length,
+    columns: [
+      text("Node", (row) => row.node, { class: "name" }),
+      text("State", (row) => row.state.replace("_", " "),
+        { mark: (v) => (v === "in sync" ? "good" : v === "refuses" || v === "gone" ? "bad" : "warn") }),
+      text("Revision", (row) => row.running, { class: "mono" }),
+      text("Version", (row) => row.version),
+      number("Reported", (row) => row.reported, (v) => (v === null ? NONE : period(Math.max(0, Date.now() / 1000 - v)) + " ago")),
+      number("Behind", (row) => row.lag, (v) => (v === null ? NONE : period(v)), { mark: (v) => (v === null ? "" : "warn") }),
+      number("Store", (row) => row.store_seconds, duration),
+      number("Errors", (row) => row.error_share, share, { mark: isShare }),
+      text("Certificates", (row) => (row.certificates_failing > 0 ? `${row.certificates}, ${row.certificates_failing} failing` : String(row.certificates)),
+        { mark: (v, row) => (row.certificates_failing > 0 ? "bad" : "") }),
+      number("Expires in", (row) => row.expires, (v) => (v === null ? NONE : period(v - Date.now() / 1000)),
+        { hint: (v) => (v === null ? "" : moment(v)) }),
+      text("Locks", (row) => row.locks.join(", "), { class: "wrap" }),
+    ],
+  },
+  {
     id: "upstreams", title: "Upstreams", key: "u", rows: (s) => s.upstreams.rows, total: (s) => s.upstreams.total,
     bad: (rows) => rows.filter((row) => !row.healthy).length,
     columns: [
       text("Upstream", (row) => row.address, { class: "name" }),
-      text("State", (row) => (row.draining ? "draining" : row.healthy ? "up" : "down"),
+      text("State", (row) => (row.ejected !== null ? "ejected" : row.draining ? "draining" : row.healthy ? "up" : "down"),
         { mark: (v) => (v === "up" ? "good" : v === "down" ? "bad" : "warn") }),
       text("Why", (row) => row.reasons.join("; "), { class: "wrap" }),
       number("In flight", (row) => row.in_flight, count),
       number("Recent failures", (row) => row.failures, count),
       number("Circuit trips", (row) => row.circuit_trips, count),
+      actionColumn(upstreamOffers),
     ],
   },
   {
@@ -272,6 +440,7 @@ const TABLES = [
       number("Sent", (row) => row.bytes_sent, bytes),
       number("Evicted", (row) => row.evicted, count),
       number("File errors", (row) => row.failures, count, { mark: (v) => (v > 0 ? "bad" : "") }),
+      actionColumn(cacheOffers),
     ],
   },
   {
@@ -333,6 +502,16 @@ const TABLES = [
   },
 ];
 
+function fleetNote(snapshot) {
+  const { fleet, config_source: source } = snapshot;
+  if (!fleet) return "";
+  const notes = [`read by ${source ? source.node : "this node"} at ${clock(fleet.at)}`];
+  notes.push(fleet.revision ? `revision ${fleet.revision}` : "no configuration");
+  if (fleet.canary) notes.push(`canary ${fleet.canary}`);
+  if (fleet.pushing) notes.push("a push is in progress");
+  return notes.join("; ");
+}
+
 function siteRows(snapshot) {
   const { rows, rest, total } = snapshot.sites;
   return rest ? [...rows, { name: `(${total - rows.length} more sites)`, ...rest }] : rows;
@@ -376,6 +555,7 @@ function addTable(table) {
     head.append(table.all);
   }
   table.titles = table.columns.map((column, index) => {
+    if (column.offers) return make("th", { scope: "col", class: "actions", text: column.title });
     const button = make("button", { type: "button", text: column.title });
     button.addEventListener("click", () => sortBy(table, index));
     return make("th", { scope: "col", class: column.isNumber ? "num" : "" }, button);
@@ -461,6 +641,7 @@ function makeRow(table) {
 function fillRow(table, node, row) {
   table.columns.forEach((column, index) => {
     const cell = node.children[index];
+    if (column.offers) return drawOffers(cell, column.offers(row));
     const value = column.value(row);
     setText(cell, String(column.show(value)));
     const marks = [column.class, column.isNumber ? "num" : "", column.mark ? column.mark(value, row) : ""];
@@ -511,6 +692,7 @@ function problems(snapshot) {
   const source = snapshot.config_source;
   if (source && source.refusal) found.push(["bad", `The configuration of ${source.place} was refused.\n${source.refusal}`]);
   else if (source && source.error) found.push(["bad", `${source.place} cannot be read: ${source.error}`]);
+  if (snapshot.fleet) found.push(...fleetProblems(snapshot.fleet));
   const down = upstreams.rows.filter((row) => !row.healthy);
   if (down.length > 0) {
     const names = down.slice(0, 5).map((row) => row.address).join(", ");
@@ -528,6 +710,16 @@ function problems(snapshot) {
   if (requests.error_share_1m > 0.01) {
     found.push([isShare(requests.error_share_1m), `${share(requests.error_share_1m)} of the requests of the last minute failed`]);
   }
+  return found;
+}
+
+function fleetProblems(fleet) {
+  const list = (rows) => rows.slice(0, 5).map((row) => row.node).join(", ") + (rows.length > 5 ? ` and ${rows.length - 5} more` : "");
+  const found = [];
+  const refusing = fleet.nodes.filter((row) => row.state === "refuses");
+  if (refusing.length > 0) found.push(["bad", `${refusing.length} of ${fleet.nodes_total} nodes of the fleet refuse its configuration: ${list(refusing)}\n${refusing[0].refusal || ""}`]);
+  const gone = fleet.nodes.filter((row) => row.state === "gone");
+  if (gone.length > 0) found.push(["warn", `${gone.length} of ${fleet.nodes_total} nodes of the fleet are gone: ${list(gone)}`]);
   return found;
 }
 
@@ -552,6 +744,7 @@ function draw() {
   if (snapshot === null || document.hidden) return;
   drawFacts(snapshot);
   drawProblems(snapshot);
+  drawActions(snapshot);
   CHARTS.forEach(drawChart);
   TABLES.forEach((table) => drawTable(table, snapshot));
   const { requests, server } = snapshot;

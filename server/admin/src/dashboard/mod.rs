@@ -1,6 +1,9 @@
 //! The dashboard: one page with its style and its script inside. It loads nothing from elsewhere and runs without a
 //! framework. The Content-Security-Policy allows exactly this script and this style, by their hashes, and connections
-//! to the admin API only, so that no value that a client of the server chose can become a script.
+//! to the admin API only, so that no value that a client of the server chose can become a script. `actions` does what its
+//! buttons stand for.
+
+pub(crate) mod actions;
 
 use std::sync::LazyLock;
 

@@ -17,8 +17,11 @@ mod rate_limits;
 mod sample;
 mod series;
 mod site;
+mod slot_pools;
+mod storages;
 mod stores;
 mod text;
+mod upstream_lists;
 mod upstreams;
 
 pub use limit_stores::{LimitStore, LimitStoreTotals};
@@ -29,7 +32,10 @@ pub use push::{PushSettings, Pusher};
 pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
+pub use slot_pools::{SlotPool, SlotPoolTotals};
+pub use storages::{CopyTotals, CountedStorage, StorageTotals};
 pub use text::Format;
+pub use upstream_lists::{UpstreamList, UpstreamListTotals};
 pub use upstreams::{Direction, Standing, UpstreamMemory, direct, memories, recall, upstreams};
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +60,9 @@ pub struct Hub {
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
     limit_stores: Mutex<Vec<Weak<dyn LimitStore>>>,
+    slot_pools: Mutex<Vec<Weak<dyn SlotPool>>>,
+    storages: Mutex<Vec<Weak<dyn CountedStorage>>>,
+    upstream_lists: Mutex<Vec<Weak<dyn UpstreamList>>>,
     admissions: Mutex<Vec<(String, Weak<dyn CountedAdmission>)>>,
     python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
@@ -111,6 +120,9 @@ impl Default for Hub {
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
             limit_stores: Mutex::default(),
+            slot_pools: Mutex::default(),
+            storages: Mutex::default(),
+            upstream_lists: Mutex::default(),
             admissions: Mutex::default(),
             python: python::Applications::default(),
             workers: OnceLock::new(),

@@ -10,8 +10,8 @@ use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
 use super::{
-    Hub, config_source, limit_stores, memory, overload, process, python, rate_limits, stores,
-    upstreams,
+    Hub, config_source, limit_stores, memory, overload, process, python, rate_limits, slot_pools,
+    storages, stores, upstream_lists, upstreams,
 };
 use crate::recorder::Recorder;
 
@@ -47,6 +47,9 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     upstreams::write(hub, page);
     rate_limits::write(hub, page);
     limit_stores::write(hub, page);
+    slot_pools::write(hub, page);
+    storages::write(hub, page);
+    upstream_lists::write(hub, page);
     overload::write(hub, page);
     stores::write(recorder, page);
     python::write(hub, page);

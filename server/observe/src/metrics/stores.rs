@@ -12,7 +12,7 @@ use crate::recorder::Recorder;
 /// A counter of a cache, with its name and help text.
 type Counted = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);
 
-const COUNTERS: [Counted; 4] = [
+const COUNTERS: [Counted; 5] = [
     (
         "sluice_cache_sent_bytes_total",
         "Bytes of bodies served from a cache.",
@@ -32,6 +32,11 @@ const COUNTERS: [Counted; 4] = [
         "sluice_cache_failures_total",
         "Files of a store that could not be written, read or removed.",
         |counts| &counts.failures,
+    ),
+    (
+        "sluice_cache_purges_total",
+        "Purges applied to a cache, those of other nodes included.",
+        |counts| &counts.purges,
     ),
 ];
 
@@ -77,6 +82,17 @@ pub(super) fn write(recorder: &Recorder, page: &mut Page) {
             page.sample("", &labels, count.load(Ordering::Relaxed));
         }
     }
+    page.family(
+        "sluice_cache_peer_requests_total",
+        "Requests between the nodes of a cache by outcome.",
+        Kind::Counter,
+    );
+    for store in &stores {
+        for (outcome, count) in Counts::PEER_OUTCOMES.iter().zip(&store.counts.peers) {
+            let labels = [("store", &*name(store)), ("outcome", *outcome)];
+            page.sample("", &labels, count.load(Ordering::Relaxed));
+        }
+    }
     for (family, help, count) in COUNTERS {
         page.family(family, help, Kind::Counter);
         for store in &stores {
@@ -89,5 +105,26 @@ pub(super) fn write(recorder: &Recorder, page: &mut Page) {
         for store in &stores {
             page.sample("", &[("store", &*name(store))], value(store));
         }
+    }
+    write_following(&stores, page);
+}
+
+/// Adds the caches that share a list of purges with other nodes.
+fn write_following(stores: &[Arc<Store>], page: &mut Page) {
+    let following: Vec<_> = stores
+        .iter()
+        .filter_map(|store| Some((store, store.is_following()?)))
+        .collect();
+    if following.is_empty() {
+        return;
+    }
+    page.family(
+        "sluice_cache_purges_following",
+        "Whether the storage of purges responds.",
+        Kind::Gauge,
+    );
+    for (store, is_following) in following {
+        let name = store.path().display().to_string();
+        page.sample("", &[("store", &*name)], u64::from(is_following));
     }
 }

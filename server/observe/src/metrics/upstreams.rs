@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sluice_message::Moment;
+use sluice_net::clock;
 
 use super::sample::Kind;
 use super::text::Page;
@@ -37,6 +39,9 @@ pub struct Direction {
     pub requests_max: Option<u32>,
     /// Its weight; as configured when 0.
     pub weight: Option<u32>,
+    /// Until when it gets no requests, in nanoseconds since the start; it is not ejected when 0.
+    #[serde(default)]
+    pub ejected_until: Option<u64>,
     /// Whether the directions for it survive a reload.
     pub is_kept: Option<bool>,
 }
@@ -48,9 +53,20 @@ impl Direction {
             is_draining,
             requests_max,
             weight,
+            ejected_until,
             is_kept: _,
         } = *self;
-        is_draining != Some(true) && requests_max.is_none() && weight.is_none()
+        is_draining != Some(true)
+            && requests_max.is_none()
+            && weight.is_none()
+            && ejected_until.is_none()
+    }
+
+    /// For how many more seconds it gets no requests; `None` if it is not ejected.
+    pub fn ejected_for(&self, now: Moment) -> Option<f64> {
+        let now = u64::try_from(now.since_start().as_nanos()).ok()?;
+        let left = self.ejected_until?.checked_sub(now)?;
+        (left > 0).then(|| left as f64 / 1e9)
     }
 }
 
@@ -144,6 +160,7 @@ pub(super) fn with_reasons(hub: &Hub) -> Vec<(String, Standing, Option<String>)>
 /// The upstreams as shown by the admin API: `address`, `num_requests` and `fails` as in Caddy (without `num_requests`
 /// if requests are not counted), and additional members.
 pub fn upstreams(hub: &Hub) -> Value {
+    let now = clock::now();
     let shown = |(address, standing): (String, Standing)| {
         let mut value = json!({
             "address": address,
@@ -162,6 +179,9 @@ pub fn upstreams(hub: &Hub) -> Value {
             if let Some(directed) = directed.filter(|directed| *directed > 0) {
                 value[name] = json!(directed);
             }
+        }
+        if let Some(seconds) = standing.directed.ejected_for(now) {
+            value["ejected_for"] = json!(seconds);
         }
         if let Some(requests) = standing.requests {
             value["num_requests"] = json!(requests);
@@ -267,6 +287,20 @@ pub(super) fn write(hub: &Hub, page: &mut Page) {
         ),
         |standing| standing.requests.map(|requests| requests as u64),
     );
+    let now = clock::now();
+    write_some(
+        &found,
+        page,
+        (
+            "sluice_upstream_ejected_seconds",
+            "Seconds until an upstream that an operator ejected gets requests again.",
+            Kind::Gauge,
+        ),
+        |standing| {
+            let left = standing.directed.ejected_for(now)?;
+            Some(left.ceil() as u64)
+        },
+    );
     write_judgements(&found, page);
 }
 
@@ -312,8 +346,10 @@ fn write_judgements(found: &BTreeMap<String, Standing>, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Weak};
+    use std::time::Duration;
 
     use super::super::Health;
+    use super::super::text::Format;
     use super::*;
 
     impl Health for Standing {
@@ -339,6 +375,44 @@ mod tests {
         assert_eq!(
             shown,
             json!([{ "address": "a:1", "fails": 0, "healthy": true, "state": "ready" }])
+        );
+    }
+
+    #[test]
+    fn an_ejection_is_shown_until_it_ends() {
+        let until = |moment: Moment| Direction {
+            ejected_until: u64::try_from(moment.since_start().as_nanos()).ok(),
+            ..Direction::default()
+        };
+        let end = Moment::START + Duration::from_secs(30);
+        let ejected = until(end);
+        assert_eq!(ejected.ejected_for(Moment::START), Some(30.0));
+        let shortly_before = Moment::START + Duration::from_millis(29_500);
+        assert_eq!(ejected.ejected_for(shortly_before), Some(0.5));
+        assert_eq!(ejected.ejected_for(end), None);
+        assert!(!ejected.is_plain());
+        let hub = Hub::default();
+        let later = clock::now() + Duration::from_secs(3600);
+        let standing = |directed| Standing {
+            directed,
+            ..Standing::default()
+        };
+        let _one = add(&hub, "a:1", standing(until(later)));
+        let _other = add(&hub, "b:1", standing(until(Moment::START)));
+        let shown = upstreams(&hub);
+        assert!(shown[0]["ejected_for"].as_f64() > Some(0.0), "{shown}");
+        assert_eq!(shown[1]["ejected_for"], Value::Null);
+        let mut page = Page::new(Format::Prometheus);
+        write(&hub, &mut page);
+        let page = page.finish();
+        let name = "sluice_upstream_ejected_seconds";
+        assert!(
+            page.contains(&format!("{name}{{upstream=\"a:1\"}} 3600\n")),
+            "{page}"
+        );
+        assert!(
+            !page.contains(&format!("{name}{{upstream=\"b:1\"}}")),
+            "{page}"
         );
     }
 

@@ -86,10 +86,12 @@ fn write_upstream(text: &mut String, upstream: &UpstreamRow) {
     let in_flight = upstream
         .in_flight
         .map_or_else(String::new, |n| n.to_string());
-    let status = match (upstream.draining, upstream.healthy) {
-        (true, _) => "DRAIN",
-        (false, true) => "UP",
-        (false, false) => "DOWN",
+    // HAProxy calls one that an operator has taken out MAINT.
+    let status = match (upstream.ejected, upstream.draining, upstream.healthy) {
+        (Some(_), _, _) => "MAINT",
+        (None, true, _) => "DRAIN",
+        (None, false, true) => "UP",
+        (None, false, false) => "DOWN",
     };
     let (failures, reasons) = (upstream.failures.to_string(), upstream.reasons.join("; "));
     let mut values = [""; COLUMNS.len()];

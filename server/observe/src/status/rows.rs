@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_cache::store::Store;
-use sluice_net::{Count, Counters};
+use sluice_net::{Count, Counters, clock};
 use sluice_python::{GroupSnapshot, GroupState, ProcessState};
 
 use super::snapshot::{
@@ -34,6 +34,7 @@ pub(super) fn fill(recorder: &Recorder, version: &str, snapshot: &mut Snapshot) 
     };
     snapshot.reloads = reloads(recorder);
     snapshot.config_source = sources.config_source().map(config_source);
+    snapshot.fleet = sources.fleet();
     fill_counters(recorder, snapshot);
     let mut upstreams: Vec<UpstreamRow> =
         hub.upstream_standings().into_iter().map(upstream).collect();
@@ -129,7 +130,11 @@ fn config_source(standing: ConfigSourceStanding) -> ConfigSourceView {
 }
 
 fn upstream((address, standing, reason): (String, Standing, Option<String>)) -> UpstreamRow {
+    let ejected = standing.directed.ejected_for(clock::now());
     let mut reasons = Vec::new();
+    if let Some(seconds) = ejected {
+        reasons.push(format!("ejected by an operator: {seconds:.0} s left"));
+    }
     if standing.by_checks == Some(false) {
         reasons.push(match reason {
             Some(reason) => format!("health check: {reason}"),
@@ -147,6 +152,7 @@ fn upstream((address, standing, reason): (String, Standing, Option<String>)) -> 
         address,
         healthy: standing.is_healthy(),
         draining: standing.directed.is_draining == Some(true),
+        ejected,
         reasons,
         in_flight: standing.requests.map(|requests| requests as u64),
         failures: standing.failures,

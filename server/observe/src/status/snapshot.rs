@@ -5,12 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::FleetView;
+
 /// The status of the server at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
     /// When it was taken.
     pub at: f64,
+    /// What the buttons of the dashboard may do.
+    pub actions: Vec<String>,
     /// The program.
     pub server: ServerInfo,
     /// The process.
@@ -19,6 +23,8 @@ pub struct Snapshot {
     pub reloads: Reloads,
     /// The source of the configuration, if this is a node of a fleet.
     pub config_source: Option<ConfigSourceView>,
+    /// The fleet of this node, which it reads while somebody looks at it.
+    pub fleet: Option<FleetView>,
     /// Client connections.
     pub connections: Connections,
     /// All requests.
@@ -320,6 +326,8 @@ pub struct UpstreamRow {
     pub healthy: bool,
     /// Whether an operator drains it: it gets no new requests.
     pub draining: bool,
+    /// For how many more seconds it gets no requests because an operator ejected it; `null` if that is not so.
+    pub ejected: Option<f64>,
     /// Why it gets none.
     pub reasons: Vec<String>,
     /// Requests in flight, if a policy or a limit counts them.

@@ -10,6 +10,7 @@ use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::tasks::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
+use super::peers::{self, Peers};
 use super::tee::{Left, Tee};
 use super::{Rule, Turns, count, is_any_set, is_of_part, now};
 use sluice_pipeline::context::{CacheStatus, Exchange};
@@ -88,6 +89,7 @@ impl Rule {
 
     pub(super) async fn ask(&self, exchange: &mut Exchange, mut ask: Ask) -> Step {
         count(exchange, &ask.store, ask.status);
+        let _lease = self.peers.as_ref().map(Peers::own_lease);
         if self.is_far_range(exchange) {
             ask.stores = false;
         }
@@ -100,6 +102,9 @@ impl Rule {
                 let Some(head) = &heard.head else {
                     return Step::Done(body);
                 };
+                if peers::is_for_peer(exchange) {
+                    peers::put_as_sent(exchange, head);
+                }
                 match (stale, before) {
                     (Some(stored), Some(before))
                         if heard.validates && head.status == Status::NOT_MODIFIED =>
@@ -312,6 +317,14 @@ impl Rule {
         self.give(exchange, &ask.store, stored)
     }
 
+    /// The request headers that the response varies by.
+    fn varying(&self, head: &ResponseHead) -> Vec<u8> {
+        match (self.rules.ignores_vary, caching::vary(&head.fields)) {
+            (false, Vary::Names(names)) => names,
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether the response is buffered; nginx does not cache unbuffered responses.
     fn is_buffered(&self, head: &ResponseHead) -> bool {
         let buffering = head.fields.find_first(b"X-Accel-Buffering");
@@ -343,10 +356,7 @@ impl Rule {
             true => self.judged(asked, head, at, &rules).ok(),
             false => None,
         };
-        let names = match (self.rules.ignores_vary, caching::vary(&head.fields)) {
-            (false, Vary::Names(names)) => names,
-            _ => Vec::new(),
-        };
+        let names = self.varying(head);
         let Some(lifetime) = judged else {
             if let Some(lead) = ask.lead.take() {
                 lead.pass();
@@ -375,6 +385,7 @@ impl Rule {
         let Some(mut fill) = fill else {
             return self.part_of(exchange, head, body);
         };
+        peers::note_stored(exchange);
         match body {
             Body::Stream(stream) => {
                 let tee = Tee::new(

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_cache::store::{Pace, Settings, Store};
+use sluice_cache::store::{Pace, PurgeSource, Settings, Store};
 use sluice_message::Method;
 use sluice_message::caching::Rules;
 use sluice_model::Duration;
-use sluice_model::cache::{Cache as Config, CacheStore};
+use sluice_model::cache::{Cache as Config, CachePurges, CacheStore};
 use sluice_route::Template;
+use sluice_store::{Key, StoreError};
 
+use super::peers::Peers;
 use super::{Cache, LockTimeouts, Rule, UseStale, Valid};
 use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_PACE};
 use crate::reverse_proxy;
@@ -32,8 +34,18 @@ pub fn build<'m>(
             ),
         );
     }
+    if config.peers.is_some() && !config.purge.is_empty() && config.store.purges.is_none() {
+        return Err(Refusal::new(
+            "`purge` of a cache with several nodes, but without `purges` of its store",
+        )
+        .with_help("set a storage for purges: without it, a purge reaches one node only"));
+    }
     let settings = settings(&config.store)?;
     let store = open(&settings, builder)?;
+    follow_purges(config.store.purges.as_ref(), store.as_ref(), builder)?;
+    let peers = config.peers.as_ref();
+    let peers = peers.map(|peers| builder.within(".peers", |builder| Peers::build(peers, builder)));
+    let peers = peers.transpose()?;
     let origin = builder.within(".origin", |builder| {
         reverse_proxy::proxy(&config.origin, language, builder)
     })?;
@@ -71,8 +83,66 @@ pub fn build<'m>(
         keeps_head: config.keep_head,
         stores_head: config.keep_head && config.store_head,
         max_range_offset: config.max_range_offset,
+        peers,
     }))))
 }
+
+/// Follows the purges of other nodes, or checks the settings if the configuration is only validated.
+fn follow_purges(
+    config: Option<&CachePurges>,
+    store: Option<&Arc<Store>>,
+    builder: &Builder<'_>,
+) -> Result<(), Refusal> {
+    let source = match config {
+        None => None,
+        Some(config) => Some(purge_source(config, builder)?),
+    };
+    let Some(store) = store else {
+        return Ok(());
+    };
+    store.follow_purges(source).map_err(|error| {
+        Refusal::new(format!("a cache cannot follow purges: {error}"))
+            .with_help("the process may have too many threads")
+    })
+}
+
+fn purge_source(config: &CachePurges, builder: &Builder<'_>) -> Result<PurgeSource, Refusal> {
+    let Some(module) = &config.storage else {
+        return Err(Refusal::new("`purges` of a cache without `storage`")
+            .with_help("name a storage that the nodes share"));
+    };
+    let key = Key::new(format!("{PURGES_PREFIX}/{}", config.name));
+    let key = key.map_err(|error| {
+        Refusal::new(format!(
+            "`{}` is not a name for purges: {error}",
+            config.name
+        ))
+        .with_help("a name has letters and digits, and perhaps slashes between them")
+    })?;
+    let log = builder.log.cloned();
+    let place = config.name.clone();
+    Ok(PurgeSource {
+        store: sluice_tls::storages::engine(module)?,
+        key,
+        report: Box::new(move |error: Option<&StoreError>| {
+            let Some(log) = &log else { return };
+            match error {
+                Some(error) => log
+                    .error("http.cache", "the storage of purges is away")
+                    .text("cache", &place)
+                    .shown("error", error)
+                    .send(),
+                None => log
+                    .info("http.cache", "the storage of purges is back")
+                    .text("cache", &place)
+                    .send(),
+            }
+        }),
+    })
+}
+
+/// What the keys of lists of purges begin with.
+const PURGES_PREFIX: &str = "cache_purges";
 
 fn templates(texts: &[String], builder: &Builder<'_>) -> Result<Box<[Template]>, Refusal> {
     texts.iter().map(|text| builder.template(text)).collect()

@@ -14,7 +14,7 @@ use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure, FileSlice};
 use sluice_upstream::Pool;
 
-use super::{Rule, count, now};
+use super::{Rule, count, now, peers};
 use sluice_handlers::file_server::multipart::Multipart;
 use sluice_handlers::file_server::send::set_content_range;
 use sluice_pipeline::context::CacheStatus;
@@ -45,6 +45,11 @@ impl Rule {
     ) -> Step {
         count(exchange, store, status);
         let age = stored.times().age(now(exchange));
+        let held = now(exchange).saturating_sub(stored.times().since);
+        if let Some(note) = peers::noted(exchange) {
+            let fresh = i64::from(stored.times().lifetime.fresh);
+            note.ttl = Some(fresh - i64::try_from(held).unwrap_or(i64::MAX));
+        }
         self.put_on(exchange, stored.head(), age);
         self.give(exchange, store, stored)
     }
@@ -56,7 +61,13 @@ impl Rule {
         head.version = stored.version;
         head.fields.clear();
         head.fields.append(&stored.fields);
-        self.origin.put_on(exchange, head);
+        match peers::is_for_peer(exchange) {
+            true => {
+                peers::put_as_sent(exchange, &head);
+                Pool::of(&exchange.worker).give_back(head);
+            }
+            false => self.origin.put_on(exchange, head),
+        }
         let mut digits = Vec::with_capacity(20);
         sluice_message::decimal::push_integer(&mut digits, age);
         exchange.res.fields.set(FieldId::Age, &digits);

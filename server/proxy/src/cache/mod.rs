@@ -3,7 +3,9 @@
 
 mod ask;
 mod build;
+mod cache_status;
 pub mod cached_response;
+mod peers;
 pub mod tee;
 
 use std::future::poll_fn;
@@ -12,7 +14,9 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use sluice_cache::store::{Found, Lead, Opened, Outcome, Place, Store, Stored, Turn, Wait};
+use sluice_cache::store::{
+    Found, Lead, Opened, Outcome, Place, PurgeError, Receipt, Store, Stored, Target, Turn, Wait,
+};
 use sluice_message::caching::Rules;
 use sluice_message::{FieldId, Method, Moment, Status};
 use sluice_net::Body;
@@ -20,9 +24,10 @@ use sluice_route::Template;
 
 pub use build::build;
 
-use crate::limits::{CACHE_LOOK_PAUSE, CACHE_TURNS_MAX};
+use crate::limits::{CACHE_LOOK_PAUSE, CACHE_PURGE_TIMEOUT, CACHE_TURNS_MAX};
 use crate::reverse_proxy::ReverseProxy;
 use ask::Ask;
+use peers::{Hop, Peers};
 use sluice_pipeline::context::{CacheStatus, Exchange};
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
@@ -55,6 +60,8 @@ struct Rule {
     keeps_head: bool,
     stores_head: bool,
     max_range_offset: Option<u64>,
+    /// The nodes, if several are one cache.
+    peers: Option<Peers>,
 }
 
 /// The default lifetime of responses with certain statuses.
@@ -98,6 +105,11 @@ impl Handler for Cache {
             String::from_utf8_lossy(&key)
         );
         account.says.insert(0, says);
+        if let Some(peers) = &self.0.peers {
+            let owner = peers.owner_name(&key, exchange.worker.clock.coarse());
+            let says = format!("the node `{owner}`, which owns the key, fetches the response:");
+            account.says.insert(1, says);
+        }
         account
     }
 }
@@ -112,10 +124,21 @@ impl Rule {
         {
             return None;
         }
+        if self.peers.is_some() && peers::is_marked(&exchange.req.fields) {
+            return None;
+        }
         let key = expanded(&self.key, exchange);
         match self.find(store, exchange, &key) {
             (_, Found::Stored(stored)) if stored.times().is_fresh(now(exchange)) => {
-                Some(self.response(exchange, store, &stored, CacheStatus::Hit))
+                let Some(peers) = &self.peers else {
+                    return Some(self.response(exchange, store, &stored, CacheStatus::Hit));
+                };
+                peers::note(exchange);
+                let step = self.response(exchange, store, &stored, CacheStatus::Hit);
+                if matches!(step, Step::Done(_)) {
+                    peers.label(exchange);
+                }
+                Some(step)
             }
             _ => None,
         }
@@ -140,15 +163,37 @@ impl Rule {
         let Some(store) = &self.store else {
             return self.origin.wait(exchange).await;
         };
+        // Of any method: most configurations purge with PURGE. Another node has not found a reason to purge.
+        let is_of_node = self.peers.is_some() && peers::is_marked(&exchange.req.fields);
+        if !is_of_node && is_any_set(&self.purge, exchange) {
+            let key = expanded(&self.key, exchange);
+            return purge(exchange, store, &key).await;
+        }
         if !self.is_meant(exchange) {
             return self.pass(exchange, store).await;
         }
         let key = expanded(&self.key, exchange);
-        if is_any_set(&self.purge, exchange) {
-            return purge(exchange, store, &key);
+        match &self.peers {
+            None => self.serve(exchange, store, key, None).await,
+            Some(peers) => Box::pin(self.serve_among(peers, exchange, store, key)).await,
         }
+    }
+
+    /// Serves a request for a key; with `peers` its owner among them does, if it is another node.
+    async fn serve(
+        self: &Arc<Self>,
+        exchange: &mut Exchange,
+        store: &Arc<Store>,
+        key: Vec<u8>,
+        peers: Option<&Peers>,
+    ) -> Step {
         let mut ask = Ask::new(store, key);
         if is_any_set(&self.bypass, exchange) {
+            if let Some(step) = self.by_owner(peers, exchange, &mut ask).await {
+                // The owner has a newer response now.
+                store.purge(&ask.key);
+                return step;
+            }
             ask.status = CacheStatus::Bypass;
             return self.ask(exchange, ask).await;
         }
@@ -156,20 +201,27 @@ impl Rule {
         // Each iteration either produces a response or waits for another request.
         for turn in 0..CACHE_TURNS_MAX {
             let (place, found) = self.find(store, exchange, &ask.key);
-            match found {
+            match &found {
                 Found::Failed(status) => {
                     count(exchange, store, CacheStatus::Hit);
-                    let status = Status::new(status).unwrap_or(Status::BAD_GATEWAY);
+                    let status = Status::new(*status).unwrap_or(Status::BAD_GATEWAY);
                     return Step::Fail(Fault::new(status, "the upstream has failed lately"));
                 }
                 Found::Stored(stored) if stored.times().is_fresh(now(exchange)) => {
-                    return self.response(exchange, store, &stored, CacheStatus::Hit);
+                    return self.response(exchange, store, stored, CacheStatus::Hit);
                 }
-                Found::Stored(stored) => return self.renew(exchange, ask, place, stored).await,
-                Found::Nothing => {}
+                Found::Stored(_) | Found::Nothing => {}
+            }
+            if turn == 0
+                && let Some(step) = self.by_owner(peers, exchange, &mut ask).await
+            {
+                return step;
+            }
+            if let Found::Stored(stored) = found {
+                return self.renew(exchange, ask, place, stored).await;
             }
             if turn == 0 && self.min_uses > 1 {
-                ask.stores = store.count_use(&place, now(exchange)) >= self.min_uses;
+                ask.stores &= store.count_use(&place, now(exchange)) >= self.min_uses;
             }
             ask.place = Some(place);
             match self.turn(exchange, store, &mut ask, &mut waited).await {
@@ -177,7 +229,33 @@ impl Rule {
                 Outcome::Pass => break,
             }
         }
+        // Another request may have filled the entry after the look and before this one took the lead.
+        if ask.lead.is_some()
+            && let (_, Found::Stored(stored)) = self.find(store, exchange, &ask.key)
+            && stored.times().is_fresh(now(exchange))
+        {
+            return self.response(exchange, store, &stored, CacheStatus::Hit);
+        }
         self.ask(exchange, ask).await
+    }
+
+    /// Has the owner of the key respond, if that is another node; `None` if this node is to fetch the response.
+    async fn by_owner(
+        &self,
+        peers: Option<&Peers>,
+        exchange: &mut Exchange,
+        ask: &mut Ask,
+    ) -> Option<Step> {
+        let entry = (&*ask.store, &ask.key[..]);
+        match Box::pin(self.forward(peers?, exchange, entry)).await {
+            Hop::Own => None,
+            Hop::Done(step) => Some(step),
+            Hop::Here { detail, is_cached } => {
+                ask.stores = is_cached;
+                peers::note(exchange).detail = Some(detail);
+                None
+            }
+        }
     }
 
     /// Waits while another request fills the same entry; returns whether to look at the cache again.
@@ -250,7 +328,7 @@ impl Rule {
 
     /// Forwards a request that does not use the cache. A successful unsafe request invalidates the cached response (RFC
     /// 9111, section 4.4).
-    async fn pass(&self, exchange: &mut Exchange, store: &Store) -> Step {
+    async fn pass(self: &Arc<Self>, exchange: &mut Exchange, store: &Store) -> Step {
         if exchange.req.method.is_safe() {
             return self.origin.wait(exchange).await;
         }
@@ -260,6 +338,7 @@ impl Rule {
         let step = self.origin.wait(exchange).await;
         if matches!(step, Step::Done(_)) && matches!(exchange.res.status.code(), 200..=399) {
             store.purge(&key);
+            self.drop_at_owner(exchange, key);
         }
         step
     }
@@ -283,20 +362,43 @@ async fn wait_for(exchange: &Exchange, mut wait: Wait, timeouts: Duration) -> Op
 }
 
 /// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
-fn purge(exchange: &mut Exchange, store: &Store, key: &[u8]) -> Step {
-    let count = match key.split_last() {
-        Some((b'*', beginning)) => {
-            store.purge_beginning(beginning);
-            // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
-            1
-        }
-        _ => store.purge(key),
+async fn purge(exchange: &mut Exchange, store: &Store, key: &[u8]) -> Step {
+    let target = match key.split_last() {
+        Some((b'*', beginning)) => Target::Beginning(beginning.to_vec()),
+        _ => Target::Key(key.to_vec()),
     };
-    if count == 0 {
+    // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
+    let is_known = matches!(target, Target::Key(_));
+    let count = match store.purge_everywhere(target.clone()) {
+        None => store.purge_here(&target),
+        Some(receipt) => match Box::pin(purged(exchange, &receipt)).await {
+            // What the other nodes had is unknown.
+            Ok(count) => count.max(1),
+            Err(fault) => return Step::Fail(fault),
+        },
+    };
+    if count == 0 && is_known {
         return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
     }
     exchange.res.status = Status::NO_CONTENT;
     Step::Done(Body::Empty)
+}
+
+/// Waits until a purge of all nodes is recorded.
+async fn purged(exchange: &Exchange, receipt: &Receipt) -> Result<usize, Fault> {
+    let timer = exchange.worker.timers.timer();
+    timer.set(&exchange.worker.clock, CACHE_PURGE_TIMEOUT);
+    let outcome = poll_fn(|cx| match receipt.poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => timer.poll_expired(cx).map(|()| None),
+    });
+    let why = match outcome.await {
+        Some(Ok(count)) => return Ok(count),
+        Some(Err(PurgeError::Full)) => "too many purges wait for their storage",
+        Some(Err(PurgeError::Away)) => "the purge reached this node only: its storage is away",
+        None => "the storage of purges does not respond in time",
+    };
+    Err(Fault::new(Status::SERVICE_UNAVAILABLE, why))
 }
 
 /// Whether one of the texts is neither empty nor `0`.

@@ -12,7 +12,7 @@ use super::active::{ActiveChecks, Checks};
 use super::addresses::at_load;
 use super::breaking::Breaking;
 use super::coalescing::Coalescing;
-use super::dynamic::Dynamic;
+use super::dynamic::{Around, Dynamic};
 use super::group::Choosing;
 use super::group_checks::{GroupChecks, Servers};
 use super::hedging::Hedging;
@@ -58,8 +58,8 @@ pub fn proxy<'m>(
     };
     let group = group(config, builder)?;
     let maker = Arc::new(maker(config, language, facts, group.as_ref(), builder)?);
-    let log = builder.log;
-    let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets(), log)?;
+    let (around, sockets) = (around(builder), language.sockets());
+    let dynamic = Dynamic::build(config, &maker, group.as_ref(), sockets, &around)?;
     let upstreams = match &dynamic {
         // They are listed together with those whose addresses have placeholders.
         Some(Dynamic::Named(_)) => Box::default(),
@@ -152,6 +152,15 @@ fn interceptions<'m>(
             builder.within(&step, |builder| Interception::build(rule, builder))
         })
         .collect()
+}
+
+/// What sources of upstreams need of the server.
+fn around<'m>(builder: &Builder<'m>) -> Around<'m> {
+    Around {
+        log: builder.log,
+        recorder: builder.recorder,
+        data_dir: builder.keys.map(|keys| keys.data_dir),
+    }
 }
 
 /// Steps are logged at level `debug`; if no log accepts that level, `None` avoids the formatting.

@@ -1,10 +1,12 @@
-//! What operators direct for upstreams while the server runs: that one gets no new requests, fewer at a time, or another
-//! weight. Directions belong to an address; all directives and workers share them.
+//! What operators direct for upstreams while the server runs: that one gets no new requests, none at all for some time,
+//! fewer at a time, or another weight. Directions belong to an address; all directives and workers share them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sluice_message::Moment;
+use sluice_net::clock;
 use sluice_observe::metrics::Direction;
 
 /// The directions for one address.
@@ -15,6 +17,8 @@ pub struct Directed {
     requests_max: AtomicU32,
     /// As configured when 0.
     weight: AtomicU32,
+    /// Until when it gets no requests, in nanoseconds since the start; 0 or in the past if it is not ejected.
+    ejected_until: AtomicU64,
     /// Whether they survive a reload.
     is_kept: AtomicBool,
     /// Whether there has been any direction for any address.
@@ -33,6 +37,9 @@ impl Directed {
         }
         if let Some(weight) = direction.weight {
             self.weight.store(weight, Relaxed);
+        }
+        if let Some(until) = direction.ejected_until {
+            self.ejected_until.store(until, Relaxed);
         }
         if let Some(is_kept) = direction.is_kept {
             self.is_kept.store(is_kept, Relaxed);
@@ -54,19 +61,32 @@ impl Directed {
         Some(self.weight.load(Relaxed)).filter(|weight| *weight > 0)
     }
 
-    /// All that was directed.
-    pub fn direction(&self) -> Direction {
+    /// Whether it gets no requests at all.
+    pub fn is_ejected(&self, now: Moment) -> bool {
+        self.ejected_until(now).is_some()
+    }
+
+    /// When that ends, if it has not ended by `now`.
+    fn ejected_until(&self, now: Moment) -> Option<u64> {
+        let until = self.ejected_until.load(Relaxed);
+        // Hardly ever is one ejected, so that the time is not even converted.
+        (until > 0 && u128::from(until) > now.since_start().as_nanos()).then_some(until)
+    }
+
+    /// All that was directed and still holds.
+    pub fn direction(&self, now: Moment) -> Direction {
         Direction {
             is_draining: Some(self.is_draining()),
             requests_max: self.requests_max(),
             weight: self.weight(),
+            ejected_until: self.ejected_until(now),
             is_kept: Some(self.is_kept.load(Relaxed)),
         }
     }
 
     /// Whether everything is as configured.
     fn is_plain(&self) -> bool {
-        self.direction().is_plain()
+        self.direction(clock::now()).is_plain()
     }
 }
 
@@ -121,12 +141,15 @@ impl Directions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const DRAIN: Direction = Direction {
         is_draining: Some(true),
         requests_max: None,
         weight: Some(3),
+        ejected_until: None,
         is_kept: None,
     };
 
@@ -148,6 +171,29 @@ mod tests {
             ..Direction::default()
         });
         assert!(same.is_plain());
+    }
+
+    #[test]
+    fn an_ejection_ends_by_itself() {
+        let at = |seconds| Moment::START + Duration::from_secs(seconds);
+        let directions = Directions::default();
+        let (one, same) = (directions.of("a:1"), directions.of("a:1"));
+        let eject = |seconds: u64| Direction {
+            ejected_until: Some(seconds * 1_000_000_000),
+            ..Direction::default()
+        };
+        one.direct(&eject(30));
+        assert!(directions.are_given());
+        for (seconds, is_ejected) in [(0, true), (29, true), (30, false), (31, false)] {
+            assert_eq!(same.is_ejected(at(seconds)), is_ejected, "{seconds}");
+            let is_plain = same.direction(at(seconds)).is_plain();
+            assert_eq!(is_plain, !is_ejected, "{seconds}");
+        }
+        // A later one begins anew, and 0 ends it at once.
+        one.direct(&eject(60));
+        assert!(same.is_ejected(at(59)));
+        one.direct(&eject(0));
+        assert!(!same.is_ejected(at(0)));
     }
 
     #[test]

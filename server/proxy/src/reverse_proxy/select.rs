@@ -213,7 +213,7 @@ impl Selection {
     ) -> bool {
         let now = exchange.worker.clock.coarse();
         if let Some(member) = &upstream.member {
-            return member.is_healthy(now);
+            return member.is_healthy(now) && !upstream.directed.is_ejected(now);
         }
         let ejected = self.ejected(upstreams, now);
         self.checks() == Checks::None || self.is_able(upstream, ejected, now)
@@ -301,10 +301,11 @@ impl Selection {
         last_ejected(&mut failing, max).map_or(Ejected::All, Ejected::UpTo)
     }
 
-    /// Whether `upstream` is healthy and below its limit.
+    /// Whether `upstream` is healthy, not ejected by an operator, and below its limit.
     fn is_able(&self, upstream: &Upstream, ejected: Ejected, now: Moment) -> bool {
         let in_flight = upstream.load.in_flight();
         !upstream.checked.is_down()
+            && !upstream.directed.is_ejected(now)
             && (!has_failed(upstream, now) || ejected.spares(upstream, now))
             && upstream.requests_max().is_none_or(|max| in_flight < max)
             && !self.passive.is_full(narrow(in_flight))

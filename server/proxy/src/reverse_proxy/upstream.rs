@@ -89,7 +89,7 @@ impl Health for Upstream {
             trips: self.breaker.as_ref().map_or(0, Breaker::trips),
             directed: Direction {
                 is_kept: None,
-                ..self.directed.direction()
+                ..self.directed.direction(now)
             },
         }
     }
@@ -103,10 +103,11 @@ impl Health for Upstream {
     }
 
     fn memory(&self) -> UpstreamMemory {
-        let failures = self.health.remembered(clock::now()).into_iter();
+        let now = clock::now();
+        let failures = self.health.remembered(now).into_iter();
         let nanos = |failure: Moment| u64::try_from(failure.since_start().as_nanos());
         UpstreamMemory {
-            direction: self.directed.direction(),
+            direction: self.directed.direction(now),
             failures: failures.filter_map(|failure| nanos(failure).ok()).collect(),
             failing: self.member.as_ref().and_then(Member::failing),
         }

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant, SystemTime};
 use sluice_observe::log::Log;
 use sluice_store::{Fault, StoreError};
 
-use super::report::{NodeReport, Ran, Refusal, seconds};
+use super::report::{Facts, NodeReport, Ran, Refusal, seconds};
 use super::reporter::Reporter;
 use super::revision::Revision;
 use super::seen::Seen;
 use super::source::Source;
 use super::standing::FollowerStanding;
 use super::traffic::{Samples, Traffic};
+use super::view::Fleet;
 use super::wakes::{Leaving, Offered, Offering, Outcome, Reply, Wake};
 use super::watcher::{self, Gate};
 use crate::limits::{
@@ -41,6 +42,8 @@ pub struct Node {
     pub refused: Option<(Revision, String)>,
     /// Its counters.
     pub traffic: Box<dyn Fn() -> Traffic + Send>,
+    /// Its certificates and locks.
+    pub facts: Box<dyn Fn() -> Facts + Send>,
     /// Its log.
     pub log: Log,
 }
@@ -116,6 +119,7 @@ struct Following {
     place: String,
     log: Log,
     traffic: Box<dyn Fn() -> Traffic + Send>,
+    facts: Box<dyn Fn() -> Facts + Send>,
     offering: Offering,
     standing: Arc<FollowerStanding>,
     gate: Arc<Gate>,
@@ -162,6 +166,7 @@ impl Following {
             log: node.log,
             samples: Samples::new(now, (node.traffic)()),
             traffic: node.traffic,
+            facts: node.facts,
             offering,
             standing: Arc::default(),
             gate: Arc::default(),
@@ -189,6 +194,7 @@ impl Following {
                 .is_none_or(|(trouble, _)| trouble == Trouble::Missing)
             {
                 self.send_report(Instant::now());
+                self.read_fleet();
             }
             let next = self.next_look.saturating_duration_since(Instant::now());
             match wakes.recv_timeout(next.min(Duration::from_secs(1))) {
@@ -211,9 +217,25 @@ impl Following {
         }
     }
 
+    /// Reads the whole fleet, while somebody looks at it. What was read before stays if that fails.
+    fn read_fleet(&self) {
+        if let Source::Store(store, layout) = &self.source
+            && self.standing.begin_read(Instant::now())
+            && let Ok(fleet) = Fleet::read(&**store, layout)
+        {
+            let at = seconds(SystemTime::now());
+            self.standing.show_fleet(fleet, at);
+        }
+    }
+
     /// Reads the source.
     fn look(&mut self) {
-        match self.source.read(Some(&self.report.node)) {
+        let began = Instant::now();
+        let found = self.source.read(Some(&self.report.node));
+        if found.is_ok() {
+            self.report.store_seconds = Some(began.elapsed().as_micros() as f64 / 1e6);
+        }
+        match found {
             // A member without a quorum may have an older text than this node runs.
             Ok(Some(seen)) if seen.is_stale => {
                 let what = "no quorum confirms the configuration";
@@ -312,6 +334,8 @@ impl Following {
             return;
         }
         self.report.at = seconds(SystemTime::now());
+        let facts = (self.facts)();
+        (self.report.certificates, self.report.locks) = (facts.certificates, facts.locks);
         self.report.before = self.samples.before();
         self.report.recent = self.samples.recent(now, (self.traffic)());
         match self.reporter.send(&self.report, now) {

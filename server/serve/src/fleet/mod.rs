@@ -33,7 +33,7 @@ pub use proposal::{
     Checked, NodeVerdict, Proposal, PushError, PushOutcome, Pushed, Share, Stage, Verdict, Wanted,
 };
 pub use push::{before_last, check, push};
-pub use report::{NodeReport, Ran, Refusal};
+pub use report::{CertificateSummary, Facts, NodeReport, Ran, Refusal};
 pub use revision::Revision;
 pub use seen::Seen;
 pub use source::Source;

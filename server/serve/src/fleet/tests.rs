@@ -100,6 +100,10 @@ impl TestNode {
             running: (!running.is_empty()).then(|| Revision::of(running)),
             refused: None,
             traffic: Box::new(traffic),
+            facts: Box::new(|| Facts {
+                locks: vec!["issue_cert_a.test".to_owned()],
+                ..Facts::default()
+            }),
             log: Log::start(Level::Error).unwrap(),
         };
         let source = Source::of(Arc::new(store.clone()), KEY).unwrap();

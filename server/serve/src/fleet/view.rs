@@ -67,6 +67,17 @@ impl NodeState {
         }
     }
 
+    /// As JSON has it.
+    pub const fn id(self) -> &'static str {
+        match self {
+            NodeState::InSync => "in_sync",
+            NodeState::Behind => "behind",
+            NodeState::Refuses => "refuses",
+            NodeState::Starting => "starting",
+            NodeState::Gone => "gone",
+        }
+    }
+
     /// Whether it is alive.
     pub fn is_alive(self) -> bool {
         self != NodeState::Gone

@@ -40,10 +40,15 @@ pub fn own(module: &Module, data_dir: &Path) -> Result<Option<Storage>, Refusal>
         }
         other => connected(other)?,
     };
-    let copy = FileStore::new(data_dir.join(COPIES).join(copy_name(store.place())));
+    let copy = FileStore::new(copy_folder(data_dir, store.place()));
     // The copy has what the engine has, so it is encrypted if that is.
-    let store = LocalCopy::new(Arc::from(store), copy);
+    let store = LocalCopy::new(Arc::from(store), copy).leaving_out(sluice_certs::is_passing);
     Ok(Some(Storage::shared(sealed(Box::new(store), seal_keys)?)))
+}
+
+/// The folder below `data_dir` for what this node has read of the engine at `place`.
+pub fn copy_folder(data_dir: &Path, place: &str) -> PathBuf {
+    data_dir.join(COPIES).join(copy_name(place))
 }
 
 /// The default folder of the user that the process runs as.
@@ -138,7 +143,11 @@ fn refused(error: StoreError) -> Refusal {
     Refusal::new(error.to_string())
 }
 
-fn etcd_options(etcd: &EtcdStorage) -> Result<EtcdOptions, Refusal> {
+/// How to reach etcd, in the words of a storage.
+///
+/// # Errors
+/// A setting cannot be used.
+pub fn etcd_options(etcd: &EtcdStorage) -> Result<EtcdOptions, Refusal> {
     let EtcdStorage {
         endpoints,
         prefix,

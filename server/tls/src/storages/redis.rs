@@ -30,6 +30,7 @@ pub(super) fn options(redis: &RedisStorage) -> Result<RedisOptions, Refusal> {
             Duration::from_secs(u64::from(seconds))
         }
     };
+    let keys = encryption_keys(redis)?;
     Ok(RedisOptions {
         servers: servers(redis)?,
         username: text("username", &redis.username)?,
@@ -48,7 +49,8 @@ pub(super) fn options(redis: &RedisStorage) -> Result<RedisOptions, Refusal> {
                 return Err(Refusal::new(what).with_help("there are `flate`, `zlib` and `false`"));
             }
         },
-        encryption_key: encryption_key(redis)?,
+        encryption_key: keys.first().copied(),
+        former_keys: keys.get(1..).unwrap_or_default().to_vec(),
         lease_ttl: usual.lease_ttl,
         poll: usual.poll,
     })
@@ -149,21 +151,28 @@ fn tls(redis: &RedisStorage) -> Result<Option<TlsOptions>, Refusal> {
     }))
 }
 
-fn encryption_key(redis: &RedisStorage) -> Result<Option<[u8; KEY_BYTES]>, Refusal> {
+/// The key of `encryption_key`, or of each line of `encryption_key_file`: the first encrypts, all decrypt.
+fn encryption_keys(redis: &RedisStorage) -> Result<Vec<[u8; KEY_BYTES]>, Refusal> {
     let given = expanded("encryption_key", &redis.encryption_key)?.into_bytes();
-    let key = match file("encryption_key_file", &redis.encryption_key_file)? {
+    let key = |text: &[u8]| text.first_chunk::<KEY_BYTES>().copied();
+    let refuse = || Refusal::new("storage redis: the encryption key has fewer than 32 characters");
+    let text = match file("encryption_key_file", &redis.encryption_key_file)? {
         Some(_) if !given.is_empty() => {
             return Err(Refusal::new(
                 "storage redis: `encryption_key` and `encryption_key_file` exclude one another",
             ));
         }
         Some(text) => text.trim_ascii_end().to_vec(),
-        None if given.is_empty() => return Ok(None),
-        None => given,
+        None if given.is_empty() => return Ok(Vec::new()),
+        None => return Ok(vec![key(&given).ok_or_else(refuse)?]),
     };
-    let key = key.first_chunk::<KEY_BYTES>().copied();
-    let refuse = || Refusal::new("storage redis: the encryption key has fewer than 32 characters");
-    key.ok_or_else(refuse).map(Some)
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let lines = lines.filter(|line| !line.is_empty());
+    match lines.map(key).collect::<Option<Vec<_>>>() {
+        Some(keys) if !keys.is_empty() => Ok(keys),
+        // A single key of any bytes may have line breaks in it.
+        Some(_) | None => Ok(vec![key(&text).ok_or_else(refuse)?]),
+    }
 }
 
 #[cfg(test)]
@@ -214,6 +223,20 @@ mod tests {
         assert_eq!(options.encryption_key.unwrap(), key.as_bytes()[..32]);
         let refusal = read(r#"{"encryption_key":"hush"}"#).err().unwrap();
         assert!(!refusal.contains("hush"), "{refusal}");
+        let name = format!("sluice-redis-keys-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, format!("{key}\n\n{}\n", "n".repeat(32))).unwrap();
+        let text = format!(r#"{{"encryption_key_file":"{}"}}"#, path.display());
+        let options = read(&text).unwrap();
+        assert_eq!(options.encryption_key.unwrap(), key.as_bytes()[..32]);
+        assert_eq!(options.former_keys, [[b'n'; 32]]);
+        std::fs::write(&path, "0123456789abcdef\n123456789abcdef\n").unwrap();
+        let options = read(&text).unwrap();
+        assert_eq!(
+            options.encryption_key.unwrap(),
+            *b"0123456789abcdef\n123456789abcdef"
+        );
+        std::fs::remove_file(&path).unwrap();
         let options = read(r#"{"compression":true,"timeout":"3"}"#).unwrap();
         assert_eq!(options.compression, Compression::Flate);
         assert_eq!(options.timeout, Duration::from_secs(3));

@@ -1,6 +1,7 @@
 //! The response cache: `proxy_cache` and `fastcgi_cache`.
 
 mod keeping;
+mod nodes;
 mod rules;
 mod sharing;
 mod stale;

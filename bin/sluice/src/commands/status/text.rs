@@ -239,10 +239,11 @@ pub fn page(snapshot: &Snapshot, address: &str) -> String {
         line("UPSTREAM                         STATE  REASON".to_owned());
     }
     for upstream in &snapshot.upstreams.rows {
-        let state = match (upstream.draining, upstream.healthy) {
-            (true, _) => "drain",
-            (false, true) => "up",
-            (false, false) => "down",
+        let state = match (upstream.ejected, upstream.draining, upstream.healthy) {
+            (Some(_), _, _) => "out",
+            (None, true, _) => "drain",
+            (None, false, true) => "up",
+            (None, false, false) => "down",
         };
         let why = clean(&upstream.reasons.join("; "));
         let words = format!("{} {state:<6} {why}", fit(&upstream.address, 32));

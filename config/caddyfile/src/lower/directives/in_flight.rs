@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 
 use sluice_model::Handler;
-use sluice_model::handler::InFlight;
+use sluice_model::handler::{InFlight, SharedFlight};
 
 use crate::lower::Lowering;
-use crate::lower::definition::Read::{Text, Time, With};
-use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::definition::Read::{Choice, Text, Time, With};
+use crate::lower::definition::{Block, Definition, Options, directive, option};
 use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
@@ -39,6 +39,32 @@ static OPTIONS: Options<InFlight> = Options::<InFlight>::new(
             "timeout <duration>",
             Time(|limit| &mut limit.timeout),
         ),
+        option::<InFlight>(
+            "distributed",
+            "distributed { … }",
+            With(|cx, line, limit| cx.distributed_flight(line, limit)),
+        )
+        .holding(Block::Options(&DISTRIBUTED)),
+    ],
+)
+.own();
+
+static DISTRIBUTED: Options<SharedFlight> = Options::<SharedFlight>::new(
+    "in_flight distributed",
+    &[
+        option("name", "name <name>", Text(|shared| &mut shared.name)),
+        option("store", "store <url>", Text(|shared| &mut shared.store)),
+        option("ca", "ca <file>", Text(|shared| &mut shared.ca)),
+        option(
+            "deadline",
+            "deadline <duration>",
+            Time(|shared| &mut shared.deadline),
+        ),
+        option(
+            "on_error",
+            "on_error local|closed",
+            Choice(&["local", "closed"], |shared| &mut shared.on_error),
+        ),
     ],
 )
 .own();
@@ -55,5 +81,19 @@ impl Lowering<'_> {
             this.read_options(&OPTIONS, line.lines(), &mut limit)?;
             Some(Handler::InFlight(limit))
         })
+    }
+
+    fn distributed_flight(&mut self, line: &Directive, limit: &mut InFlight) -> Option<()> {
+        self.exact::<0>(line, &line.args)?;
+        let mut shared = SharedFlight::default();
+        self.read_options(&DISTRIBUTED, line.lines(), &mut shared)?;
+        if shared.name.is_empty() || shared.store.is_empty() {
+            return self.missing(
+                line,
+                "`name` and `store`, such as `store redis://127.0.0.1`",
+            );
+        }
+        limit.distributed = Some(shared);
+        Some(())
     }
 }

@@ -106,6 +106,10 @@ impl Member {
         self.port
     }
 
+    pub fn id(&self) -> u32 {
+        self.engine.id()
+    }
+
     pub fn kill(&mut self) {
         self.engine.kill();
     }

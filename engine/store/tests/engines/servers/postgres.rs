@@ -113,13 +113,26 @@ impl Server {
         PostgresStore::open(&self.options()).unwrap()
     }
 
-    /// Ends it at once, and starts it again, which replays its log.
+    /// Ends it at once, and starts it again.
     pub fn crash(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    pub fn id(&self) -> u32 {
+        self.engine.id()
+    }
+
+    pub fn kill(&mut self) {
         self.engine.kill();
         // Its children end soon after it, and until then the data belongs to them.
         let data = self.folder.path().join("data");
         let have_ended = || (!is_entered(&data)).then_some(());
         until(TIMEOUT, "the sessions", have_ended, String::new);
+    }
+
+    /// Starts it again after it was killed, which replays its log.
+    pub fn restart(&mut self) {
         self.engine = run(&self.programs, self.folder.path(), self.port, &[]);
         self.wait();
     }

@@ -27,7 +27,12 @@ struct Shared {
 impl Proxy {
     /// A proxy for the engine on this port of the loopback address.
     pub fn new(engine: u16) -> Proxy {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Proxy::at(Ipv4Addr::LOCALHOST, engine)
+    }
+
+    /// The same at another address of this machine.
+    pub fn at(address: Ipv4Addr, engine: u16) -> Proxy {
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
             engine,

@@ -91,6 +91,10 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    pub fn id(&self) -> u32 {
+        self.engine.id()
+    }
+
     pub fn kill(&mut self) {
         self.engine.kill();
     }

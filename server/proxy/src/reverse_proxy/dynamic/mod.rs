@@ -1,15 +1,19 @@
-//! Dynamic upstreams: found in DNS or Redis (`dynamic`), or by placeholders in their addresses. `select` chooses among them.
+//! Dynamic upstreams: found in DNS, Redis or etcd (`dynamic`), or by placeholders in their addresses. `select` chooses among them.
 
+mod etcd;
 mod members;
 mod named;
+mod record;
 mod redis;
 mod source;
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_model::proxy::{ReverseProxy as Config, UpstreamSource};
 use sluice_net::worker::Worker;
+use sluice_observe::Recorder;
 use sluice_observe::log::Log;
 
 use super::active::Target;
@@ -29,7 +33,7 @@ pub type Set = Arc<[Arc<Upstream>]>;
 
 /// The source of a directive's upstreams.
 pub enum Dynamic {
-    /// DNS and Redis.
+    /// DNS, Redis and etcd.
     Sources(Box<[Arc<Source>]>),
     /// Addresses with placeholders.
     Named(Named),
@@ -43,6 +47,16 @@ pub struct Member {
     _target: Option<Arc<Target>>,
 }
 
+/// What sources need of the server around them.
+pub struct Around<'a> {
+    /// The log; `None` if the configuration is only validated, as are the others.
+    pub log: Option<&'a Log>,
+    /// State that outlives the configuration.
+    pub recorder: Option<&'a Arc<Recorder>>,
+    /// The folder of this node, for copies.
+    pub data_dir: Option<&'a Path>,
+}
+
 impl Dynamic {
     /// Parses the settings; `None` if all upstreams are fixed.
     pub fn build(
@@ -50,7 +64,7 @@ impl Dynamic {
         maker: &Arc<Maker>,
         group: Option<&Choosing>,
         sockets: Sockets,
-        log: Option<&Log>,
+        around: &Around<'_>,
     ) -> Result<Option<Dynamic>, Refusal> {
         if let Some(names) = group.and_then(|group| group.group().names()) {
             let members = Members::new(names.clone(), &config.upstreams, maker);
@@ -61,7 +75,7 @@ impl Dynamic {
             (None, named) => Ok(named.map(Dynamic::Named)),
             (Some(source), None) => {
                 let mut all = Vec::new();
-                Source::build(source, maker, log, &mut all)?;
+                Source::build(source, maker, around, &mut all)?;
                 if all.len() > SOURCES_MAX {
                     let all = all.len();
                     return Err(Refusal::new(format!(

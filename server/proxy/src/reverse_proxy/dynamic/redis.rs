@@ -13,6 +13,7 @@ use sluice_upstream::Resolved;
 use sluice_upstream::redis::{Reachability, RedisServer};
 use sluice_wire::resp::Reply;
 
+use super::record::host_and_port;
 use crate::limits::{SOURCE_RECORDS_MAX, SOURCE_REDIS_LIFETIME, SOURCE_REDIS_TIMEOUT};
 
 /// A hash in Redis.
@@ -88,18 +89,6 @@ impl Hash {
 
 const LOGGER: &str = "http.reverse_proxy.upstreams.redis";
 
-/// `HOST:PORT`, with an IPv6 address in brackets.
-fn host_and_port(value: &[u8]) -> Option<(String, u16)> {
-    let (host, port) = std::str::from_utf8(value).ok()?.trim().rsplit_once(':')?;
-    let host = match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?,
-        None => host,
-    };
-    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-    let port = port.parse().ok().filter(|port| *port != 0)?;
-    (!host.is_empty() && host.bytes().all(is_usual)).then(|| (host.to_owned(), port))
-}
-
 fn report(log: Option<&Log>, place: &str, change: &Reachability) {
     let Some(log) = log else { return };
     match change {
@@ -120,30 +109,5 @@ fn report(log: Option<&Log>, place: &str, change: &Reachability) {
             .text("store", place)
             .text("error", &**reason)
             .send(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_hosts_with_ports() {
-        let found = |value: &str| host_and_port(value.as_bytes());
-        let some = |host: &str, port| Some((host.to_owned(), port));
-        assert_eq!(found("10.0.0.1:8080"), some("10.0.0.1", 8080));
-        assert_eq!(found("app-1.internal:80\n"), some("app-1.internal", 80));
-        assert_eq!(found("[::1]:9000"), some("::1", 9000));
-        for value in [
-            "10.0.0.1",
-            ":80",
-            "a:0",
-            "a:99999",
-            "a b:80",
-            "[::1:80",
-            "{\"a\":1}",
-        ] {
-            assert_eq!(found(value), None, "{value}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! A source of upstreams: DNS or Redis. What they reply is cached and shared by all workers, with at most one query per name
+//! A source of upstreams: DNS, Redis or etcd. What the first two reply is cached and shared by all workers, with at most one query per name
 //! in flight. `sluice-upstream` sends the queries.
 
 use std::collections::HashMap;
@@ -8,20 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sluice_message::Moment;
-use sluice_model::proxy::{AUpstreams, RedisUpstreams, SrvUpstreams, UpstreamSource};
+use sluice_model::proxy::{
+    AUpstreams, EtcdUpstreams, RedisUpstreams, SrvUpstreams, UpstreamSource,
+};
 use sluice_net::clock;
 use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
 use sluice_net::worker::Worker;
-use sluice_observe::log::Log;
 use sluice_route::Template;
 use sluice_upstream::{Family, Reach, Resolved, Resolver};
 
 use super::super::addresses::Way;
 use super::super::dialling::resolver;
 use super::super::making::Maker;
+use super::etcd::Prefix;
 use super::redis::Hash;
-use super::{Member, Set};
+use super::{Around, Member, Set};
 use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
     SOURCE_STALE_MAX,
@@ -58,6 +60,8 @@ enum Question {
     },
     /// A hash in Redis.
     Hash(Hash),
+    /// A prefix of etcd, which a thread follows.
+    Prefix(Arc<Prefix>),
 }
 
 /// The query of one request.
@@ -72,6 +76,8 @@ struct Asked {
 struct Known {
     members: Vec<Member>,
     set: Option<Set>,
+    /// The version of the list that the upstreams are from, if a thread follows it.
+    version: u64,
     /// No query before this time.
     fresh_until: Moment,
     /// The upstreams may be used up to this time.
@@ -91,25 +97,28 @@ impl Source {
     pub fn build(
         config: &UpstreamSource,
         maker: &Arc<Maker>,
-        log: Option<&Log>,
+        around: &Around<'_>,
         out: &mut Vec<Arc<Source>>,
     ) -> Result<(), Refusal> {
         match config {
             UpstreamSource::A(config) => out.push(Arc::new(Source::of_addresses(config, maker)?)),
             UpstreamSource::Srv(config) => out.push(Arc::new(Source::of_services(config, maker)?)),
             UpstreamSource::Redis(config) => {
-                out.push(Arc::new(Source::of_hash(config, maker, log)?));
+                out.push(Arc::new(Source::of_hash(config, maker, around)?));
+            }
+            UpstreamSource::Etcd(config) => {
+                out.push(Arc::new(Source::of_prefix(config, maker, around)?));
             }
             UpstreamSource::Multi(config) => {
                 for source in &config.sources {
-                    Source::build(source, maker, log, out)?;
+                    Source::build(source, maker, around, out)?;
                 }
             }
             UpstreamSource::Other(_) => {
                 let name = config.module();
                 return Err(
                     Refusal::new(format!("unknown source of upstreams `{name}`"))
-                        .with_help("the sources are `a`, `srv`, `redis` and `multi`"),
+                        .with_help("the sources are `a`, `srv`, `redis`, `etcd` and `multi`"),
                 );
             }
         }
@@ -191,10 +200,10 @@ impl Source {
     fn of_hash(
         config: &RedisUpstreams,
         maker: &Arc<Maker>,
-        log: Option<&Log>,
+        around: &Around<'_>,
     ) -> Result<Source, Refusal> {
         Ok(Source {
-            question: Question::Hash(Hash::build(config, log)?),
+            question: Question::Hash(Hash::build(config, around.log)?),
             resolver: resolver(None, None)?,
             dialled: Family::Any,
             refresh: given(config.refresh),
@@ -204,8 +213,27 @@ impl Source {
         })
     }
 
+    fn of_prefix(
+        config: &EtcdUpstreams,
+        maker: &Arc<Maker>,
+        around: &Around<'_>,
+    ) -> Result<Source, Refusal> {
+        Ok(Source {
+            question: Question::Prefix(Prefix::build(config, around)?),
+            resolver: resolver(None, None)?,
+            dialled: Family::Any,
+            refresh: None,
+            grace: given(config.grace_period).unwrap_or_default(),
+            maker: maker.clone(),
+            responses: Mutex::default(),
+        })
+    }
+
     /// The current upstreams; `None` if they cannot be resolved.
     pub async fn list(self: &Arc<Self>, exchange: &Exchange) -> Option<Set> {
+        if let Question::Prefix(prefix) = &self.question {
+            return self.followed(prefix, &exchange.worker).await;
+        }
         let asked = self.question.of(exchange)?;
         loop {
             let wait = match self.find(&asked, &exchange.worker) {
@@ -215,6 +243,28 @@ impl Source {
             };
             wait.await;
         }
+    }
+
+    /// The upstreams of a list that a thread follows: those of the latest one, and for the grace period after it became
+    /// empty those before.
+    async fn followed(&self, prefix: &Prefix, worker: &Rc<Worker>) -> Option<Set> {
+        let list = prefix.list().await?;
+        let now = clock::now();
+        let mut responses = self.responses();
+        let known = responses
+            .entry(Box::default())
+            .or_insert_with(|| Known::nothing(now));
+        if !list.records.is_empty() {
+            // Another request may have seen a later list.
+            if known.version < list.version {
+                self.take(known, &list.records, worker);
+                known.version = list.version;
+            }
+        } else if now >= list.since + self.grace {
+            known.members.clear();
+            known.set = None;
+        }
+        known.set.clone()
     }
 
     /// Looks up the cached upstreams. Starts a query if they are missing or outdated; outdated ones are used meanwhile,
@@ -267,6 +317,8 @@ impl Source {
                 found.map(|found| found.map(|service| (service.host, service.port)))
             }
             Question::Hash(hash) => hash.list(worker).await,
+            // Its thread asks.
+            Question::Prefix(_) => return,
         };
         let (now, key) = (clock::now(), asked.key());
         let mut responses = self.responses();
@@ -342,6 +394,7 @@ impl Known {
         Known {
             members: Vec::new(),
             set: None,
+            version: 0,
             fresh_until: now,
             usable_until: now,
             asking: Asking::Rest(now),
@@ -364,7 +417,7 @@ impl Question {
                 name: text(name).filter(|name| is_name(name))?,
                 port: text(port)?.parse().ok().filter(|port| *port != 0)?,
             }),
-            Question::Hash(_) => Some(Asked {
+            Question::Hash(_) | Question::Prefix(_) => Some(Asked {
                 name: String::new(),
                 port: 0,
             }),

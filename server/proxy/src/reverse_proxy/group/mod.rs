@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sluice_message::Moment;
 use sluice_model::proxy::{
     GroupServer, Upstream as UpstreamConfig, UpstreamGroup as Config, UpstreamTls,
 };
@@ -385,12 +386,13 @@ impl Choosing {
         exchange: &Exchange,
         was_tried: &dyn Fn(&Upstream) -> bool,
     ) -> Option<usize> {
+        let (seed, now) = (random::word(), exchange.worker.clock.coarse());
         let view = View {
             upstreams,
             was_tried,
+            now,
         };
         let peers = peers_of(upstreams)?;
-        let (seed, now) = (random::word(), exchange.worker.clock.coarse());
         if let Some(sticky) = &self.sticky
             && let Some(name) = sticky.named(exchange)
         {
@@ -419,12 +421,13 @@ impl Choosing {
         upstreams: &[U],
         exchange: &Exchange,
     ) -> Option<usize> {
+        let now = exchange.worker.clock.coarse();
         let view = View {
             upstreams,
             was_tried: &|_| false,
+            now,
         };
         let peers = peers_of(upstreams)?;
-        let now = exchange.worker.clock.coarse();
         self.with_key(exchange, |key| peers.servers.foresee(&view, key, now))
     }
 
@@ -475,14 +478,18 @@ fn is_full(upstream: &Upstream) -> bool {
 struct View<'a, U> {
     upstreams: &'a [U],
     was_tried: &'a dyn Fn(&Upstream) -> bool,
+    now: Moment,
 }
 
 impl<U: Borrow<Upstream>> Seen for View<'_, U> {
     fn was_tried(&self, index: usize) -> bool {
-        // A server that health checks found to be down is not available to any request.
+        // A server that health checks found to be down, or that an operator ejected, is not available to any request.
         self.upstreams.get(index).is_none_or(|upstream| {
             let upstream: &Upstream = upstream.borrow();
-            upstream.checked.is_down() || is_full(upstream) || (self.was_tried)(upstream)
+            upstream.checked.is_down()
+                || upstream.directed.is_ejected(self.now)
+                || is_full(upstream)
+                || (self.was_tried)(upstream)
         })
     }
 

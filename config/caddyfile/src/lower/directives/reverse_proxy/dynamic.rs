@@ -1,7 +1,8 @@
-//! `dynamic` of `reverse_proxy`: upstreams from DNS or Redis.
+//! `dynamic` of `reverse_proxy`: upstreams from DNS, Redis or etcd.
 
 use sluice_model::proxy::{
-    AUpstreams, IpVersions, MultiUpstreams, RedisUpstreams, Resolver, SrvUpstreams, UpstreamSource,
+    AUpstreams, EtcdUpstreams, IpVersions, MultiUpstreams, RedisUpstreams, Resolver, SrvUpstreams,
+    UpstreamSource,
 };
 
 use crate::lower::Lowering;
@@ -12,7 +13,7 @@ use crate::lower::definition::{Options, option};
 use crate::lower::matchers::inner_line;
 use crate::tree::Directive;
 
-/// The options of the sources `a`, `srv` and `redis`; each refuses those that only others have.
+/// The options of the sources `a`, `srv`, `redis` and `etcd`; each refuses those that only others have.
 pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
     "dynamic",
     &[
@@ -77,6 +78,7 @@ pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
                 let grace = match source {
                     UpstreamSource::Srv(srv) => &mut srv.grace_period,
                     UpstreamSource::Redis(redis) => &mut redis.grace_period,
+                    UpstreamSource::Etcd(etcd) => &mut etcd.grace_period,
                     _ => return cx.unknown_option(line),
                 };
                 *grace = cx.single_duration(line)?;
@@ -177,6 +179,69 @@ pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
             }),
         )
         .own(),
+        option(
+            "endpoints",
+            "endpoints <host:port|url>...",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.endpoints = cx.texts(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "prefix",
+            "prefix <prefix>",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.prefix = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "username",
+            "username <user>",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.username = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "password",
+            "password <password>",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.password = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "tls_ca",
+            "tls_ca <file>",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.tls_ca = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "tls_cert",
+            "tls_cert <file>",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.tls_cert = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "tls_key",
+            "tls_key <file>",
+            With(|cx, line, source| {
+                etcd(cx, line, source)?.tls_key = cx.single_text(line)?;
+                Some(())
+            }),
+        )
+        .own(),
     ],
 );
 
@@ -188,6 +253,18 @@ fn redis<'s>(
 ) -> Option<&'s mut RedisUpstreams> {
     match source {
         UpstreamSource::Redis(redis) => Some(redis),
+        _ => cx.unknown_option(line),
+    }
+}
+
+/// The source `etcd`; an option that only it has is unknown to others.
+fn etcd<'s>(
+    cx: &mut Lowering<'_>,
+    line: &Directive,
+    source: &'s mut UpstreamSource,
+) -> Option<&'s mut EtcdUpstreams> {
+    match source {
+        UpstreamSource::Etcd(etcd) => Some(etcd),
         _ => cx.unknown_option(line),
     }
 }
@@ -221,7 +298,7 @@ impl Lowering<'_> {
     pub(super) fn dynamic_upstreams(&mut self, line: &Directive) -> Option<UpstreamSource> {
         match inner_line(line) {
             Some(source) => self.upstream_source(&source),
-            None => self.missing(line, "a source: `a`, `srv`, `redis` or `multi`"),
+            None => self.missing(line, "a source: `a`, `srv`, `redis`, `etcd` or `multi`"),
         }
     }
 
@@ -231,6 +308,7 @@ impl Lowering<'_> {
             "a" => self.a_source(line),
             "srv" => self.srv_source(line),
             "redis" => self.redis_source(line),
+            "etcd" => self.etcd_source(line),
             "multi" => {
                 let lines = line.lines().iter();
                 let sources: Option<Vec<_>> =
@@ -240,7 +318,7 @@ impl Lowering<'_> {
             _ => self.unknown_module(
                 &line.name,
                 "source of upstreams",
-                &["a", "srv", "redis", "multi"],
+                &["a", "srv", "redis", "etcd", "multi"],
             ),
         };
         self.place = place;
@@ -284,6 +362,18 @@ impl Lowering<'_> {
             && (redis.store.is_empty() || redis.key.is_empty())
         {
             return self.missing(line, "`store` and `key`");
+        }
+        Some(source)
+    }
+
+    fn etcd_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        self.exact::<0>(line, &line.args)?;
+        let mut source = UpstreamSource::Etcd(Box::default());
+        self.read_options(&DYNAMIC, line.lines(), &mut source)?;
+        if let UpstreamSource::Etcd(etcd) = &source
+            && (etcd.endpoints.is_empty() || etcd.prefix.is_empty())
+        {
+            return self.missing(line, "`endpoints` and `prefix`");
         }
         Some(source)
     }

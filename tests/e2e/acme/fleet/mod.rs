@@ -1,173 +1,44 @@
-//! Several nodes with one etcd and one CA. pebble connects to fixed ports, so one of the nodes responds to the challenges
-//! of all of them.
+//! Several nodes with one storage and one CA.
+
+mod kills;
+mod members;
+mod network;
+mod nodes;
+mod outage;
+mod partition;
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::sync::Arc;
+use std::process::Command;
 use std::time::Instant;
-
-use rustls::ClientConfig;
 
 use super::TIMEOUT;
 use super::pebble::{Pebble, Settings};
 use crate::harness::{Folder, Server, Setup, free_port, run_to_end, text};
-use crate::support::abilities::can_run;
+use crate::stores::etcd::ctl;
+use crate::stores::{Kind, SharedStore};
 use crate::support::program::Program;
 use crate::support::servers;
 use crate::support::wait::until;
 use crate::tls::{connect, get, trusting_local};
+pub use kills::survive_kills;
+use nodes::{Node, names};
 
-/// A single member.
-struct Etcd {
-    program: Option<Program>,
-    port: u16,
-    folder: Folder,
-}
-
-impl Etcd {
-    /// `None` if it is not installed, which is reported.
-    #[track_caller]
-    fn start() -> Option<Etcd> {
-        if !can_run("etcd", &["--version"]) || !can_run("etcdctl", &["--help"]) {
-            return None;
-        }
-        let (port, peer) = (free_port(), free_port());
-        let folder = Folder::new();
-        let (client, peer) = (
-            format!("http://127.0.0.1:{port}"),
-            format!("http://127.0.0.1:{peer}"),
-        );
-        let mut command = Command::new("etcd");
-        command
-            .arg(format!(
-                "--data-dir={}",
-                folder.path().join("etcd").display()
-            ))
-            .arg(format!("--listen-client-urls={client}"))
-            .arg(format!("--advertise-client-urls={client}"))
-            .arg(format!("--listen-peer-urls={peer}"))
-            .arg(format!("--initial-advertise-peer-urls={peer}"))
-            .arg(format!("--initial-cluster=default={peer}"))
-            .arg("--unsafe-no-fsync");
-        let program = Program::start(&mut command, folder.path().join("etcd.log")).listening(port);
-        let etcd = Etcd {
-            program: Some(program),
-            port,
-            folder,
-        };
-        let is_ready = || {
-            etcd.ctl(&["put", "ready", "1"])
-                .status
-                .success()
-                .then_some(())
-        };
-        until(TIMEOUT, "etcd", is_ready, || etcd.folder.read("etcd.log"));
-        Some(etcd)
-    }
-
-    fn ctl(&self, args: &[&str]) -> Output {
-        Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .arg(format!("--endpoints=http://127.0.0.1:{}", self.port))
-            .args(args)
-            .output()
-            .expect("etcdctl starts")
-    }
-
-    /// The keys that begin with `prefix`.
-    fn keys(&self, prefix: &str) -> Vec<String> {
-        let output = self.ctl(&["get", "--prefix", "--keys-only", prefix]);
-        let keys = text(&output.stdout);
-        let keys = keys.lines().filter(|line| !line.is_empty());
-        keys.map(str::to_owned).collect()
-    }
-
-    /// The global option.
-    fn option(&self) -> String {
-        format!(
-            "storage etcd 127.0.0.1:{} {{\n\t\tprefix /web\n\t}}\n",
-            self.port
-        )
-    }
-
-    fn end(&mut self) {
-        self.program = None;
-    }
-}
-
-/// What a node is started with, so that it can be started again.
-struct Node {
-    data: Folder,
-    https: u16,
-    caddyfile: String,
-}
-
-impl Node {
-    /// A node that serves `names`. The one with the ports of `settings` responds to the challenges.
-    fn new(settings: &Settings, etcd: &Etcd, (http, https): (u16, u16), names: &[&str]) -> Node {
-        let options = settings
-            .options()
-            .replace(
-                &format!("http_port {}", settings.http),
-                &format!("http_port {http}"),
-            )
-            .replace(
-                &format!("https_port {}", settings.alpn),
-                &format!("https_port {https}"),
-            );
-        let sites = names.join(", ");
-        let storage = etcd.option();
-        Node {
-            data: Folder::new(),
-            https,
-            caddyfile: format!("{{\n\t{options}\t{storage}\n}}\n{sites} {{\n\trespond hello\n}}\n"),
-        }
-    }
-
-    fn elsewhere(settings: &Settings, etcd: &Etcd, names: &[&str]) -> Node {
-        Node::new(settings, etcd, (free_port(), free_port()), names)
-    }
-
-    fn responding(settings: &Settings, etcd: &Etcd, names: &[&str]) -> Node {
-        Node::new(settings, etcd, (settings.http, settings.alpn), names)
-    }
-
-    fn start(&self) -> Server {
-        let data = self.data.path().display().to_string();
-        Setup::new(&self.caddyfile)
-            .env("XDG_DATA_HOME", &data)
-            .start()
-    }
-
-    /// The certificate that it presents for `name`, if it has one that `client` trusts.
-    fn certificate(&self, client: &Arc<ClientConfig>, name: &str) -> Option<Vec<u8>> {
-        let mut wire = connect(client, self.https, name).ok()?;
-        assert_eq!(get(&mut wire, name, "/").1, "hello");
-        let certs = wire.stream().conn.peer_certificates()?;
-        Some(certs[0].to_vec())
-    }
-
-    fn wait(&self, client: &Arc<ClientConfig>, name: &str, server: &Server) -> Vec<u8> {
-        let look = || self.certificate(client, name);
-        until(TIMEOUT, name, look, || server.stderr())
-    }
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
-    let Some(mut etcd) = Etcd::start() else {
+/// Three nodes order each certificate once, and serve it while the engine is dead.
+fn three_nodes(kind: Kind) {
+    let Some(mut store) = SharedStore::start(kind) else {
         return;
     };
-    let pebble = Pebble::new();
+    // A finalization whose nonces are rejected three times in a row is followed by another order.
+    let pebble = Settings::calm().start();
     let settings = pebble.settings();
-    let names: Vec<String> = (0..8).map(|n| format!("n{n}.example.test")).collect();
+    let names = names(8);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let storage = store.storage();
     let nodes = [
-        Node::responding(settings, &etcd, &names),
-        Node::elsewhere(settings, &etcd, &names),
-        Node::elsewhere(settings, &etcd, &names),
+        Node::responding(settings, &storage, &names),
+        Node::elsewhere(settings, &storage, &names),
+        Node::elsewhere(settings, &storage, &names),
     ];
     let mut running: Vec<Server> = nodes.iter().map(Node::start).collect();
     let client = pebble.client();
@@ -181,15 +52,10 @@ fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
     }
     assert_eq!(pebble.orders(), names.len());
     assert_eq!(pebble.accounts(), 1);
-    // The challenges are gone, and no lock is left.
-    assert_eq!(etcd.keys("/web.lock/"), [""; 0]);
-    let left = etcd.keys("/web/acme/");
-    assert!(
-        left.iter().all(|key| !key.contains("challenge_tokens")),
-        "{left:?}"
-    );
-    // Without etcd they go on, and start again with all names.
-    etcd.end();
+    // A node serves a certificate of another one before it has had its own turn with the lock.
+    store.wait_until_tidy();
+    // Without the engine they go on, and start again with all names.
+    store.kill();
     for (node, server) in nodes.iter().zip(&mut running) {
         node.certificate(&client, names[0])
             .expect("it still serves");
@@ -199,7 +65,7 @@ fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
         let began = Instant::now();
         let server = node.start();
         let ready = began.elapsed();
-        println!("a node without etcd is ready after {ready:?}");
+        println!("a node without {kind:?} is ready after {ready:?}");
         for name in &names {
             assert!(
                 node.certificate(&client, name).is_some(),
@@ -214,8 +80,67 @@ fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
+fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
+    three_nodes(Kind::Etcd);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn three_nodes_order_each_certificate_once_and_serve_it_with_redis_dead() {
+    three_nodes(Kind::Redis);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn three_nodes_order_each_certificate_once_and_serve_it_with_postgres_dead() {
+    three_nodes(Kind::Postgres);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
+fn three_nodes_order_fifty_names_exactly_once() {
+    let Some(store) = SharedStore::start(Kind::Etcd) else {
+        return;
+    };
+    let pebble = Settings::calm().start();
+    let settings = pebble.settings();
+    let names = names(50);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let storage = store.storage();
+    let nodes = [
+        Node::responding(settings, &storage, &names),
+        Node::elsewhere(settings, &storage, &names),
+        Node::elsewhere(settings, &storage, &names),
+    ];
+    let began = Instant::now();
+    let running: Vec<Server> = nodes.iter().map(Node::start).collect();
+    let certificates = || {
+        let keys = store.keys("certificates").into_iter();
+        keys.filter(|key| key.ends_with(".crt")).count()
+    };
+    let all = || (certificates() == names.len()).then_some(());
+    until(TIMEOUT, "all certificates", all, || running[0].stderr());
+    let ordered = began.elapsed();
+    let client = pebble.client();
+    for name in &names {
+        let shown = nodes.iter().zip(&running);
+        let shown = shown.map(|(node, server)| node.wait(&client, name, server));
+        let shown: Vec<Vec<u8>> = shown.collect();
+        assert!(shown.iter().all(|one| *one == shown[0]), "{name}");
+    }
+    println!(
+        "50 certificates after {ordered:?}, served by all nodes after {:?}",
+        began.elapsed()
+    );
+    store.wait_until_tidy();
+    assert_eq!(pebble.orders(), names.len());
+    assert_eq!(pebble.accounts(), 1);
+}
+
+#[test]
+#[ignore = "needs pebble: cargo xtask acme"]
 fn any_node_responds_to_a_challenge_in_the_handshake() {
-    let Some(etcd) = Etcd::start() else {
+    let Some(etcd) = SharedStore::start(Kind::Etcd) else {
         return;
     };
     let pebble = Pebble::new();
@@ -226,13 +151,17 @@ fn any_node_responds_to_a_challenge_in_the_handshake() {
         node
     };
     // It has no certificate to order for, and responds for the other one.
-    let responding = only_alpn(Node::responding(settings, &etcd, &["other.test"]));
+    let responding = only_alpn(Node::responding(settings, &etcd.storage(), &["other.test"]));
     let data = responding.data.path().display().to_string();
     let plain = responding
         .caddyfile
         .replace("other.test {", "other.test {\n\ttls internal");
     let _responding = Setup::new(&plain).env("XDG_DATA_HOME", &data).start();
-    let ordering = only_alpn(Node::elsewhere(settings, &etcd, &["a.example.test"]));
+    let ordering = only_alpn(Node::elsewhere(
+        settings,
+        &etcd.storage(),
+        &["a.example.test"],
+    ));
     let server = ordering.start();
     ordering.wait(&pebble.client(), "a.example.test", &server);
     assert_eq!(pebble.orders(), 1);
@@ -241,7 +170,7 @@ fn any_node_responds_to_a_challenge_in_the_handshake() {
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
 fn another_node_takes_over_from_one_that_dies_in_an_order() {
-    let Some(etcd) = Etcd::start() else {
+    let Some(etcd) = SharedStore::start(Kind::Etcd) else {
         return;
     };
     let mut settings = Settings::new();
@@ -249,20 +178,19 @@ fn another_node_takes_over_from_one_that_dies_in_an_order() {
     settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "20".to_owned())];
     let pebble = settings.start();
     let settings = pebble.settings();
-    let first = Node::elsewhere(settings, &etcd, &["a.example.test"]);
+    let first = Node::elsewhere(settings, &etcd.storage(), &["a.example.test"]);
     let mut dying = first.start();
     let lock = || {
-        etcd.keys("/web.lock/")
-            .iter()
-            .any(|key| key.contains("issue_cert"))
-            .then_some(())
+        let locks = etcd.locks();
+        let has = locks.iter().any(|name| name.contains("issue_cert"));
+        has.then_some(())
     };
     until(TIMEOUT, "the lock", lock, || dying.stderr());
     let order = || (pebble.orders() == 1).then_some(());
     until(TIMEOUT, "the order", order, || dying.stderr());
     dying.kill();
     let died = Instant::now();
-    let second = Node::responding(settings, &etcd, &["a.example.test"]);
+    let second = Node::responding(settings, &etcd.storage(), &["a.example.test"]);
     let server = second.start();
     let took_over = || (pebble.orders() > 1).then_some(());
     until(TIMEOUT, "another order", took_over, || server.stderr());
@@ -272,10 +200,7 @@ fn another_node_takes_over_from_one_that_dies_in_an_order() {
     );
     second.wait(&pebble.client(), "a.example.test", &server);
     assert_eq!(pebble.orders(), 2);
-    let unlocked = || etcd.keys("/web.lock/").is_empty().then_some(());
-    until(TIMEOUT, "no lock", unlocked, || {
-        etcd.keys("/web.lock/").join(" ")
-    });
+    etcd.wait_until_tidy();
 }
 
 /// A site with a certificate of the local CA, kept in `storage`.
@@ -320,14 +245,14 @@ fn run(folder: &Folder, args: &[&str]) -> String {
 #[test]
 #[ignore = "needs etcd and a Caddy: cargo xtask acme"]
 fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
-    let (Some(etcd), Some(program)) = (Etcd::start(), servers::caddy()) else {
+    let (Some(etcd), Some(program)) = (SharedStore::start(Kind::Etcd), servers::caddy()) else {
         return;
     };
     let (folder, port) = (Folder::new(), free_port());
     let shown = certificate_of_caddy(program, &folder, port);
     let caddys = folder.path().join("data/sluice");
     let key = format!("prefix /web\n\t\tencryption_key {}", "a5".repeat(32));
-    let sealed = etcd.option().replace("prefix /web", &key);
+    let sealed = etcd.storage().replace("prefix /web", &key);
     folder.write("Caddyfile.etcd", local_site(port, &sealed));
     let from = caddys.display().to_string();
     let migrate = ["storage", "migrate", "--from-folder", &from];
@@ -343,7 +268,11 @@ fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
     let crt = "certificates/local/a.localhost/a.localhost.crt";
     assert!(run(&folder, &listed).contains(&format!("{crt}\n")));
     // Private keys are of no use to those who can read etcd.
-    let all = text(&etcd.ctl(&["get", "--prefix", "/web/"]).stdout);
+    let mut all = Command::new("etcdctl");
+    all.env("ETCDCTL_API", "3")
+        .arg(format!("--endpoints={}", etcd.address()))
+        .args(["get", "--prefix", "/web/"]);
+    let all = text(&all.output().expect("etcdctl starts").stdout);
     assert!(all.contains("BEGIN CERTIFICATE") && !all.contains("PRIVATE KEY"));
     let data = Folder::new();
     let server = Setup::new(&local_site(port, &sealed))
@@ -374,11 +303,11 @@ fn a_folder_of_caddy_is_migrated_to_etcd_and_served_from_there() {
 #[test]
 #[ignore = "needs etcd: cargo xtask acme"]
 fn a_lock_is_listed_and_can_be_ended() {
-    let Some(etcd) = Etcd::start() else {
+    let Some(etcd) = SharedStore::start(Kind::Etcd) else {
         return;
     };
     let folder = Folder::new();
-    folder.write("Caddyfile", format!("{{\n\t{}\n}}\n", etcd.option()));
+    folder.write("Caddyfile", format!("{{\n\t{}\n}}\n", etcd.storage()));
     let unlock = |name: &[&str]| {
         run_to_end(
             &folder,
@@ -386,14 +315,15 @@ fn a_lock_is_listed_and_can_be_ended() {
         )
     };
     assert_eq!(text(&unlock(&[]).stdout), "");
-    etcd.ctl(&["put", "/web.lock/issue_cert_a.test", "x"]);
+    let put = ["put", "/web.lock/issue_cert_a.test", "x"];
+    ctl(&etcd.address(), &put);
     assert_eq!(text(&unlock(&[]).stdout), "issue_cert_a.test\n");
     let wrong = unlock(&["issue_cert_b.test"]);
     let said = text(&wrong.stderr);
     assert!(said.contains("these are held: issue_cert_a.test"), "{said}");
     assert_eq!(wrong.status.code(), Some(1));
     assert!(unlock(&["issue_cert_a.test"]).status.success());
-    assert_eq!(etcd.keys("/web.lock/"), [""; 0]);
+    assert_eq!(etcd.locks(), [""; 0]);
     // An engine that is away is one clear message.
     let port = free_port();
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err());
@@ -413,7 +343,7 @@ fn a_lock_is_listed_and_can_be_ended() {
 #[test]
 #[ignore = "needs etcd: cargo xtask acme"]
 fn sessions_are_resumed_on_another_node() {
-    let Some(etcd) = Etcd::start() else {
+    let Some(etcd) = SharedStore::start(Kind::Etcd) else {
         return;
     };
     let data = Folder::new();
@@ -422,7 +352,7 @@ fn sessions_are_resumed_on_another_node() {
             "{{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n\t{}\n}}\n\
              https://a.localhost:{{port}} {{\n\ttls internal\n\trespond a\n}}\n\
              https://b.localhost:{{port}} {{\n\ttls internal\n\trespond b\n}}\n",
-            etcd.option()
+            etcd.storage()
         ))
         .env("XDG_DATA_HOME", &data.path().display().to_string())
     };
