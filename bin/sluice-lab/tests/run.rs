@@ -56,6 +56,21 @@ fn made_once_more(file: &str, out: &str, result: &RunResult) {
 }
 
 #[test]
+fn a_file_goes_before_a_built_in_experiment_of_its_name() {
+    let folder = Folder::new("built-in-name");
+    fs::write(folder.file("000.toml"), EXPERIMENT.as_str()).unwrap();
+    let planned = |name: &str| {
+        let mut command = Command::new(LAB);
+        command.args(["run", name, "--plan"]).current_dir(&folder.0);
+        world::output_text(&command.output().unwrap())
+    };
+    let text = planned("000.toml");
+    assert!(text.contains("The lab's own servers"), "{text}");
+    let text = planned("000");
+    assert!(text.contains("35 million hot dogs"), "{text}");
+}
+
+#[test]
 fn an_experiment_runs_from_its_file_to_its_result() {
     let folder = Folder::new("run");
     let file = folder.file("own.toml");

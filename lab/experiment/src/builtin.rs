@@ -175,9 +175,11 @@ pub fn builtin(name: &str) -> Option<&'static str> {
     files.find(|(one, _)| is(one)).map(|(_, text)| *text)
 }
 
-/// The text of an experiment, built in or from a file.
+/// The text of an experiment, built in or from a file. A file that exists goes before a built-in one of its name, so that
+/// a copy with changes can have the name of the original.
 pub fn read(name: &str) -> Result<String, String> {
-    if let Some(text) = builtin(name) {
+    let is_file = name.ends_with(".toml") && Path::new(name).is_file();
+    if let Some(text) = builtin(name).filter(|_| !is_file) {
         return Ok(text.to_string());
     }
     fs::read_to_string(name).map_err(|error| {
