@@ -140,14 +140,25 @@ impl Client {
 
     /// Whether the server has closed the connection by now, without waiting.
     pub fn was_closed(&self) -> bool {
+        match self.peek() {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Whether the server has sent something or closed the connection by now, without waiting.
+    pub fn has_heard(&self) -> bool {
+        !self
+            .peek()
+            .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn peek(&self) -> io::Result<usize> {
         let stream = self.reader.get_ref();
         let _ = stream.set_nonblocking(true);
         let seen = stream.peek(&mut [0]);
         let _ = stream.set_nonblocking(false);
-        match seen {
-            Ok(count) => count == 0,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        }
+        seen
     }
 
     /// Whether the server has closed the connection; waits until it sends something or closes.
