@@ -17,7 +17,7 @@ use crate::sys;
 ///
 /// Each time that the peer reads, Linux reports that there is room to write, even if nobody has waited for room (it
 /// reports that of a TCP socket only after a write that found none). A socket that is registered for both directions,
-/// as those of tokio are, thus wakes its thread once more for each message. This one is registered for reading, and a
+/// as those of tokio are, thus may wake its thread once more for each message. This one is registered for reading, and a
 /// duplicate of its descriptor for writing while a write waits.
 #[derive(Debug)]
 pub struct UnixSocket {

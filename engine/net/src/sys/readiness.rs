@@ -1,4 +1,4 @@
-//! Registers sockets with the runtime of this thread for one direction.
+//! Registers descriptors with the runtime of this thread for one direction.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

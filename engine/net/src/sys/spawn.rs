@@ -9,9 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::identity::Identity;
+use super::readiness;
 
 /// A program to start.
 #[derive(Debug)]
@@ -452,10 +452,7 @@ impl Spawned {
     ///
     /// Those of [`Spawned::try_wait`] and of registering the descriptor with the runtime.
     pub async fn wait(&self) -> io::Result<Ended> {
-        let descriptor = self.pidfd.try_clone()?;
-        // SAFETY: the descriptor is owned by the value that is registered, so it is open as long as that is.
-        let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-        let registered = registered?;
+        let registered = readiness::register(self.pidfd.try_clone()?, Interest::READABLE)?;
         loop {
             let mut guard = registered.readable().await?;
             if let Some(ended) = self.try_wait()? {
