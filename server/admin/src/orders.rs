@@ -140,7 +140,7 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// The object is not a direction.
     fn direct_upstream(&self, address: &str, direction: Value) -> Result<Option<Value>, String>;
 
-    /// Removes responses from the cache with this name in the status; returns how many, or `None` if there is no such cache.
+    /// Removes responses from the cache with this name in the status; returns how many, or `None` if no cache has it.
     fn purge(&self, cache: &str, which: &Purge) -> Option<usize>;
 
     /// Logs that an action of the dashboard was used.
