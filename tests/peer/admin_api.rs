@@ -262,8 +262,8 @@ fn walk(site: &Site, program: &std::path::Path, name: &str) -> Vec<Seen> {
         );
         // Caddy closes its endpoint and opens it again whenever a configuration is loaded; what arrives at the closing
         // one is reset unread.
-        let answer = || http::try_exchange(admin, &request);
-        let response = until(TIMEOUT, "an answer of the admin API", answer, || {
+        let respond = || http::try_exchange(admin, &request);
+        let response = until(TIMEOUT, "a response of the admin API", respond, || {
             format!("{name}, {method} {path}")
         });
         let said = String::from_utf8_lossy(&response.body);
