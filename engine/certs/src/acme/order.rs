@@ -184,7 +184,9 @@ impl AcmeIssuer {
             Ok(published) if self.storage.is_shared() => {
                 // The CA may ask any node, and at once. Others get it about when this node does.
                 let name = published.name();
-                self.challenges.announced(name, CHALLENGE_SPREAD_MAX).await;
+                let announced =
+                    (self.challenges).announced(&self.storage, name, CHALLENGE_SPREAD_MAX);
+                announced.await;
                 tokio::time::sleep(CHALLENGE_SPREAD).await;
                 Some(published)
             }
