@@ -48,6 +48,36 @@ impl Node {
         Node::responding(settings, storage, &["http://other.test"])
     }
 
+    /// The node, with orders that stop before the CA is asked to validate, until [`Node::release`]: a command that sets a DNS
+    /// record does not return before that.
+    pub fn holding_orders(mut self) -> Node {
+        let folder = self.data.path().display();
+        // It ends with the folder of a test that has failed.
+        let script = format!(
+            "[ \"$1\" = present ] || exit 0\n: > {folder}/held\n\
+             while [ -d {folder} ] && [ ! -e {folder}/go ]; do sleep 0.05; done\n"
+        );
+        let script = self.data.write("hold", script);
+        let issuer = format!(
+            "cert_issuer acme {{\n\t\tdns exec /bin/sh {}\n\t\tpropagation_timeout -1\n\t}}",
+            script.display()
+        );
+        self.caddyfile = self
+            .caddyfile
+            .replacen("\n}\n", &format!("\n\t{issuer}\n}}\n"), 1);
+        self
+    }
+
+    /// Whether an order waits.
+    pub fn is_held(&self) -> bool {
+        self.data.path().join("held").is_file()
+    }
+
+    /// Ends what `holding_orders` began.
+    pub fn release(&self) {
+        self.data.write("go", "");
+    }
+
     /// The node in a network namespace, which the test reaches at `address`.
     pub fn in_network(mut self, name: &str, address: Ipv4Addr) -> Node {
         self.network = Some(name.to_owned());
@@ -62,6 +92,11 @@ impl Node {
             Some(name) => setup.in_network(name).start(),
             None => setup.start(),
         }
+    }
+
+    /// Where its sites are.
+    pub fn https(&self) -> SocketAddr {
+        self.https
     }
 
     /// The certificate that it presents for `name`, if it has one that `client` trusts.
