@@ -70,7 +70,9 @@ impl AcmeIssuer {
         let responding = self
             .prove(authority, &mut order, request.subject, kind)
             .await?;
-        if !responding.is_empty() {
+        if responding.is_empty() {
+            Published::remove_left(&self.storage, &authority.key, request.subject);
+        } else {
             let status = order.poll_ready(&looks).await;
             if !matches!(status, Ok(OrderStatus::Ready)) {
                 return Err(match refusal(&mut order).await {

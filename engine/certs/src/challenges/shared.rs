@@ -201,6 +201,16 @@ impl Published {
         })
     }
 
+    /// Removes the challenge for `subject` that a node has left which died in its order. The caller holds the lock of
+    /// orders for that name, and has no challenge to publish because the CA has validated that one.
+    pub(crate) fn remove_left(storage: &Storage, ca: &str, subject: &Subject) {
+        let name = format!("acme/{ca}/{FOLDER}/{}.json", subject.file_name());
+        // If that fails, it is as harmless as before.
+        if let Ok(Some(left)) = storage.find_latest(&name) {
+            let _ = storage.remove_if(&name, &left.bytes);
+        }
+    }
+
     /// Its name in the storage.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -339,6 +349,10 @@ mod tests {
         storage.write(name, b"other").unwrap();
         drop(published);
         assert_eq!(storage.read(name).unwrap().unwrap(), b"other");
+        // That of a node that is dead goes when its name is ordered anew.
+        Published::remove_left(&storage, "ca", &subject);
+        assert_eq!(storage.read(name).unwrap(), None);
+        Published::remove_left(&storage, "ca", &subject);
         let address = Subject::parse("192.0.2.1").unwrap();
         let challenge = stored("tls-alpn-01", "192.0.2.1");
         let _published = Published::new(&storage, "ca", &address, &challenge).unwrap();
