@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 
 use crate::acme::TIMEOUT;
 use crate::acme::pebble::Settings;
@@ -112,7 +113,10 @@ impl Node {
 
 /// The certificate that the site `name` presents at this address, if `client` trusts it. The site responds with `hello`.
 pub fn certificate(client: &Arc<ClientConfig>, at: SocketAddr, name: &str) -> Option<Vec<u8>> {
-    let mut wire = connect_to(client, at, name).ok()?;
+    // In a resumed session it would be the one of the first connection, whatever the site presents now.
+    let mut client = (**client).clone();
+    client.resumption = Resumption::disabled();
+    let mut wire = connect_to(&Arc::new(client), at, name).ok()?;
     assert_eq!(get(&mut wire, name, "/").1, "hello");
     let certs = wire.stream().conn.peer_certificates()?;
     Some(certs[0].to_vec())
