@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_told_from_its_value_is_refused() {
+    fn a_name_that_no_variable_can_have_is_refused() {
         for name in ["", "A=B", "A\0"] {
             assert!(configured(Dialect::FastCgi, &config(&[(name, "")], &[])).is_err());
         }
