@@ -127,4 +127,16 @@ pub const KINDS: &[Kind] = &[
         requests: 1000,
         ..PROXIED
     },
+    Kind {
+        name: "scgi",
+        site: "reverse_proxy {upstream} {\n\t\ttransport scgi\n\t}",
+        requests: 500,
+        ..PROXIED
+    },
+    Kind {
+        name: "uwsgi",
+        site: "reverse_proxy {upstream} {\n\t\ttransport uwsgi\n\t}",
+        requests: 500,
+        ..PROXIED
+    },
 ];
