@@ -33,6 +33,18 @@ pub enum Protocol {
     Tls,
     /// HTTP/2 without TLS, one request at a time.
     H2c,
+    /// HTTP/3, one request at a time, by the load generator of the lab. Its handshakes are not counted.
+    H3,
+}
+
+impl Protocol {
+    /// Whether the lab sends the requests.
+    pub fn needs_lab(self) -> bool {
+        match self {
+            Protocol::H3 => true,
+            Protocol::Kept | Protocol::Single | Protocol::Tls | Protocol::H2c => false,
+        }
+    }
 }
 
 const FIXED: Kind = Kind {
@@ -89,6 +101,12 @@ pub const KINDS: &[Kind] = &[
         name: "fixed-h2c",
         protocol: Protocol::H2c,
         options: "servers {\n\t\tprotocols h1 h2 h2c\n\t}",
+        ..FIXED
+    },
+    Kind {
+        name: "fixed-h3",
+        protocol: Protocol::H3,
+        site: "tls internal\n\trespond \"Hello, World!\"",
         ..FIXED
     },
     Kind {
