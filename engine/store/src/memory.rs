@@ -36,6 +36,8 @@ struct State {
     fault: Option<Fault>,
     /// How many calls still fail, and how.
     failing: (u32, Option<Fault>),
+    /// Whether no quorum confirms what is read.
+    is_unconfirmed: bool,
 }
 
 impl MemoryStore {
@@ -48,6 +50,11 @@ impl MemoryStore {
     pub fn fail_with(&self, fault: Option<Fault>) {
         self.state().fault = fault;
         self.shared.changed.notify_all();
+    }
+
+    /// Whether reads of what is newest fail, as on a member of a cluster that has lost its quorum.
+    pub fn lose_quorum(&self, is_lost: bool) {
+        self.state().is_unconfirmed = is_lost;
     }
 
     /// The next `count` calls fail with `fault`.
@@ -67,6 +74,13 @@ impl MemoryStore {
         match state.fault.or(fault.filter(|_| left > 0)) {
             Some(fault) => Err(StoreError::new(fault, PLACE, "the test says so")),
             None => Ok(state),
+        }
+    }
+
+    fn confirmed(&self) -> Result<(), StoreError> {
+        match self.state().is_unconfirmed {
+            true => Err(StoreError::new(Fault::Away, PLACE, "no quorum")),
+            false => Ok(()),
         }
     }
 }
@@ -113,6 +127,16 @@ impl Store for MemoryStore {
         let state = self.ready()?;
         let values = keys.iter().map(|key| state.values.get(*key).cloned());
         Ok(values.collect())
+    }
+
+    fn load_latest(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        self.confirmed()?;
+        self.load(keys)
+    }
+
+    fn list_latest(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        self.confirmed()?;
+        self.list(prefix, reach)
     }
 
     fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {

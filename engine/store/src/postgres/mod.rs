@@ -203,6 +203,8 @@ async fn transaction(
     let transaction = client.build_transaction().isolation_level(level);
     let transaction = transaction.start().await?;
     if !holds(&transaction, guard).await? {
+        // A transaction that is only dropped ends with the next call, and blocks changes of the tables until then.
+        transaction.rollback().await?;
         return Err(Failed::Own(Fault::Refused, guard.refusal()));
     }
     let mut names = Vec::new();

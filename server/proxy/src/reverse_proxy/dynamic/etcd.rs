@@ -237,6 +237,15 @@ fn copy(data_dir: &Path, place: &str) -> FileStore {
     ))
 }
 
+/// What a read may return.
+#[derive(Clone, Copy, Debug)]
+enum Reading {
+    /// What a quorum confirms: a watch reports only what changes after it.
+    Latest,
+    /// Also what one member has, which may be old.
+    Any,
+}
+
 /// The thread that follows a prefix, as long as a configuration uses it.
 struct Follower {
     prefix: Weak<Prefix>,
@@ -269,12 +278,12 @@ impl Follower {
     fn follow(&self, pause: &mut Duration) -> Result<(), StoreError> {
         // What changes from now on is reported, so nothing is missed between the list and the watch.
         let watch = self.store.watch(&Key::default());
-        if watch.is_err() && !self.has_list() {
+        let begun = watch.and_then(|watch| Ok((watch, self.read(Reading::Latest)?)));
+        if begun.is_err() && !self.has_list() {
             // Without a quorum one member still lists what it has.
-            self.publish(&self.read()?);
+            self.publish(&self.read(Reading::Any)?);
         }
-        let mut watch = watch?;
-        let mut records = self.read()?;
+        let (mut watch, mut records) = begun?;
         self.back();
         self.publish(&records);
         while self.prefix.strong_count() > 0 {
@@ -296,13 +305,21 @@ impl Follower {
     }
 
     /// All that is below the prefix.
-    fn read(&self) -> Result<BTreeMap<Key, Record>, StoreError> {
-        let listed = self.store.list(&Key::default(), Reach::All)?;
+    fn read(&self, reading: Reading) -> Result<BTreeMap<Key, Record>, StoreError> {
+        let (store, all) = (&*self.store, Key::default());
+        let listed = match reading {
+            Reading::Latest => store.list_latest(&all, Reach::All)?,
+            Reading::Any => store.list(&all, Reach::All)?,
+        };
         self.bounded(listed.len())?;
         let keys: Vec<&Key> = listed.iter().map(|entry| entry.key()).collect();
         let mut records = BTreeMap::new();
         for keys in keys.chunks(SOURCE_ETCD_KEYS_AT_ONCE) {
-            for (key, value) in keys.iter().zip(self.store.load(keys)?) {
+            let values = match reading {
+                Reading::Latest => store.load_latest(keys)?,
+                Reading::Any => store.load(keys)?,
+            };
+            for (key, value) in keys.iter().zip(values) {
                 if let Some(value) = value {
                     self.take(&mut records, (*key).clone(), &value.bytes);
                 }

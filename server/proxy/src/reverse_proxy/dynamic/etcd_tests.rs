@@ -35,7 +35,8 @@ impl Setup {
 
     /// Reads and publishes what the store has.
     fn look(&self) {
-        self.follower.publish(&self.follower.read().unwrap());
+        self.follower
+            .publish(&self.follower.read(Reading::Latest).unwrap());
     }
 }
 
@@ -90,7 +91,10 @@ fn too_many_keys_are_refused_and_the_list_stays() {
     for number in 0..SOURCE_ETCD_KEYS_MAX {
         s.put(&format!("k{number}"), "h:2");
     }
-    assert_eq!(s.follower.read().unwrap_err().fault, Fault::Limit);
+    assert_eq!(
+        s.follower.read(Reading::Latest).unwrap_err().fault,
+        Fault::Limit
+    );
     assert!(s.follower.away(&away()));
     assert_eq!(shown(&s.prefix), Some((1, vec![1])));
 }
@@ -134,6 +138,21 @@ fn changes_are_published_until_nobody_uses_the_prefix() {
     until(|| shown(&prefix) == Some((2, vec![1, 2])));
     drop(prefix);
     assert_eq!(thread.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn without_a_quorum_a_list_is_taken_only_if_there_is_none() {
+    let s = Setup::new("quorum");
+    s.put("a", "h:1");
+    s.store.lose_quorum(true);
+    let mut pause = Duration::ZERO;
+    let mut follow = || s.follower.follow(&mut pause).unwrap_err().fault;
+    assert_eq!(follow(), Fault::Away);
+    assert_eq!(shown(&s.prefix), Some((1, vec![1])), "better than nothing");
+    // What the member has may be older than the list of this node.
+    s.put("a", "h:2");
+    assert_eq!(follow(), Fault::Away);
+    assert_eq!(shown(&s.prefix), Some((1, vec![1])));
 }
 
 fn until(is_true: impl Fn() -> bool) {
