@@ -63,6 +63,9 @@ pub const EVICTED_AT_ONCE_MAX: usize = 1000;
 /// well.
 pub const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
+/// Keys that a list of the responses of a cache shows: as many as a reader looks through, a megabyte or two.
+pub const KEYS_SHOWN_MAX: usize = 10_000;
+
 /// Purges that are remembered while the index is being loaded; more count as a purge of everything that is not loaded yet.
 /// Loading takes seconds, and more purges than this in that time are as good as one of everything.
 pub const PURGED_MAX: usize = 4096;

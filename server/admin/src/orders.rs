@@ -143,6 +143,12 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// Removes responses from the cache with this name in the status; returns how many, or `None` if no cache has it.
     fn purge(&self, cache: &str, which: &Purge) -> Option<usize>;
 
+    /// The keys of cached responses, in order.
+    fn cached_keys(&self) -> Vec<String>;
+
+    /// Removes responses from all caches; returns how many.
+    fn purge_all(&self, which: &Purge) -> usize;
+
     /// Logs that an action of the dashboard was used.
     fn note_action(&self, used: &ActionUse<'_>);
 

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use crate::alt_svc::AltSvc;
 use sluice_certs::Challenges;
@@ -20,7 +21,7 @@ use sluice_pipeline::build::{Builder, Listed, Serving};
 use sluice_pipeline::client_ip::TrustedProxies;
 use sluice_pipeline::context::{Context, Exchange};
 use sluice_pipeline::early;
-use sluice_pipeline::handler::Step;
+use sluice_pipeline::handler::{Step, Waiting};
 use sluice_pipeline::odd_headers::ExpectedNames;
 use sluice_pipeline::program::Program;
 use sluice_pipeline::record;
@@ -237,6 +238,10 @@ impl Subrequests for Site {
             record::end_subrequest(exchange);
             body
         })
+    }
+
+    fn rest<'a>(&'a self, exchange: &'a mut Exchange, timeout: Option<Duration>) -> Waiting<'a> {
+        Box::pin(self.rules.program.rest(exchange, timeout))
     }
 }
 

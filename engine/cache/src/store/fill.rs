@@ -23,6 +23,7 @@ pub struct Fill {
     /// `None` after a write error.
     file: Option<File>,
     bytes_max: u64,
+    body_bytes_max: u64,
 }
 
 impl Fill {
@@ -47,6 +48,7 @@ impl Fill {
                     path,
                     file: Some(file),
                     bytes_max,
+                    body_bytes_max: u64::MAX,
                 })
             }
             Err(error) => {
@@ -57,11 +59,17 @@ impl Fill {
         }
     }
 
+    /// Caches the response only if its body has at most so many bytes.
+    pub fn limit(&mut self, body_bytes_max: u64) {
+        self.body_bytes_max = body_bytes_max;
+    }
+
     /// Appends to the body.
     pub fn write(&mut self, content: &[u8]) {
         let Some(file) = &mut self.file else { return };
         self.record.content_len += content.len() as u64;
-        let is_too_long = self.bytes_max > 0 && self.record.content_len > self.bytes_max;
+        let is_too_long = self.bytes_max > 0 && self.record.content_len > self.bytes_max
+            || self.record.content_len > self.body_bytes_max;
         let written = match is_too_long {
             true => Ok(false),
             false => file.write_all(content).map(|()| true),

@@ -212,6 +212,14 @@ impl Index {
         found.map(|(digest, _)| *digest).collect()
     }
 
+    /// The keys of all responses, once for each variant.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.nodes.values().filter_map(|node| match &node.kind {
+            Kind::Stored(entry) => Some(&*entry.key),
+            Kind::Known | Kind::Fork(_) | Kind::Failed(..) => None,
+        })
+    }
+
     fn set(&mut self, digest: Digest, kind: Kind, now: u64) {
         self.held += cost(&kind);
         if let Kind::Stored(entry) = &kind {
@@ -353,5 +361,7 @@ mod tests {
             [digest(1), digest(2), digest(4)]
         );
         assert_eq!(sorted(index.with_key(b"/a/1")), [digest(1), digest(4)]);
+        let keys = index.keys().filter(|key| *key == b"/a/1");
+        assert_eq!(keys.count(), 2, "each variant has the key");
     }
 }

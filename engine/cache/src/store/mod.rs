@@ -24,7 +24,7 @@ pub use open_responses::{Opened, Stored};
 pub use purge_log::{PurgeError, PurgeReport, PurgeSource, Receipt};
 pub use purged::Target;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sluice_message::caching::{Times, variant};
 use sluice_message::{Fields, Moment, ResponseHead};
 
-use crate::limits::{DOOMED_MAX, TROUBLE_PAUSE};
+use crate::limits::{DOOMED_MAX, KEYS_SHOWN_MAX, TROUBLE_PAUSE};
 use flight::Flights;
 use index::{Entry, Index, Look};
 use maintenance_thread::Signal;
@@ -538,6 +538,14 @@ impl Store {
         }
         let found = index.with_prefix(b"");
         self.remove_all(index, found);
+    }
+
+    /// The keys of cached responses in order, each once, and at most [`KEYS_SHOWN_MAX`] of them.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let index = lock(&self.index);
+        let keys: BTreeSet<&[u8]> = index.keys().collect();
+        let shown = keys.into_iter().take(KEYS_SHOWN_MAX);
+        shown.map(<[u8]>::to_vec).collect()
     }
 
     /// Applies a purge of this node or another one to this node; returns how many responses it removed.

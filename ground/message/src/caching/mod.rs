@@ -6,7 +6,7 @@ mod storing;
 mod times;
 mod vary;
 
-pub use directives::{ResponseDirectives, forbids_storing};
+pub use directives::{RequestDirectives, ResponseDirectives, forbids_storing};
 pub use storing::{Asked, Given, Refused, Rules, lifetime, may_be_stored};
 pub use times::{Lifetime, Times};
 pub use vary::{Vary, variant, vary};

@@ -4,18 +4,19 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluice_cache::store::{Place, Store, Stored, Updating};
+use sluice_cache::store::{Fill, Place, Store, Stored, Updating};
 use sluice_message::caching::{self, Asked, Given, Lifetime, Times, Vary};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::tasks::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
+use super::file_stream::FileStream;
 use super::peers::{self, Peers};
 use super::tee::{Left, Tee};
 use super::{Rule, Turns, count, is_any_set, is_of_part, now};
 use sluice_pipeline::context::{CacheStatus, Exchange};
 use sluice_pipeline::failure::Fault;
-use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::handler::Step;
 
 /// A request to the upstream.
 pub(super) struct Ask {
@@ -73,7 +74,10 @@ impl Rule {
         other.req = exchange.req.clone();
         other.req.fields.retain(|field| !is_of_part(field.id));
         other.started = clock::now();
-        other.context = exchange.context.apart();
+        other.context = match self.origin.is_rest() {
+            true => exchange.context.continued(),
+            false => exchange.context.apart(),
+        };
         other.context.scratch.set_env(exchange.worker.clone());
         let rule = self.clone();
         in_background(async move {
@@ -161,19 +165,13 @@ impl Rule {
                 validates = add_validators(&stored.head().fields, &mut exchange.req.fields);
             }
         }
-        exchange.context.aside.get_or_insert_default().shared_head = Some(ResponseHead {
-            status: Status::CONTINUE,
-            ..ResponseHead::default()
-        });
-        let step = self.origin.wait(exchange).await;
+        let (step, head) = self.origin.hear(exchange).await;
         exchange.req.method = method;
         if ask.stores {
             exchange.req.fields.clone_from(&asked);
         }
-        let aside = exchange.context.aside.as_mut();
-        let head = aside.and_then(|aside| aside.shared_head.take());
         let heard = Heard {
-            head: head.filter(|head| head.status != Status::CONTINUE),
+            head,
             asked,
             validates,
         };
@@ -189,11 +187,22 @@ impl Rule {
         heard: &Heard,
         fault: Fault,
     ) -> Step {
-        let status = heard.head.as_ref().map(|head| head.status);
+        let mut status = heard.head.as_ref().map(|head| head.status);
+        if self.origin.is_rest() {
+            // Handlers fail with a status where an upstream would respond with it.
+            status = status.or(Some(fault.status));
+        }
         if let Some(stored) = stale
             && self.prefers_stale(exchange, &stored, status, Some(&fault))
         {
             return self.response(exchange, &ask.store, &stored, CacheStatus::Stale);
+        }
+        if self.origin.is_rest() {
+            // Routes for errors respond to each request anew, so others have nothing to wait for.
+            if let Some(lead) = ask.lead {
+                lead.pass();
+            }
+            return Step::Fail(fault);
         }
         let is_upstream = fault
             .failure
@@ -235,6 +244,7 @@ impl Rule {
             at,
         };
         caching::may_be_stored(Asked { fields: asked }, given, rules)
+            .map(|lifetime| self.own.extended(lifetime))
     }
 
     fn rules_for(&self, status: Status) -> caching::Rules {
@@ -307,7 +317,7 @@ impl Rule {
         };
         match caching::lifetime(given, &self.rules_for(head.status)) {
             Ok(lifetime) => {
-                times.lifetime = lifetime;
+                times.lifetime = self.own.extended(lifetime);
                 ask.store.renew(stored, head.clone(), times);
             }
             Err(_) => ask.store.forget(stored),
@@ -347,9 +357,15 @@ impl Rule {
         // A HEAD response lacks the body, so it is cached only if GET requests use another key.
         let is_head = exchange.req.method == Method::Head && self.keeps_head && !self.stores_head;
         let at = now(exchange);
-        let may_be = ask.stores && !is_head && self.is_buffered(head);
+        let length = body.len(exchange.inline.len());
+        let may_be = ask.stores
+            && !is_head
+            && self.is_buffered(head)
+            && self.own.may_be_long(length)
+            && !(self.origin.is_rest() && is_event_stream(head));
         let rules = caching::Rules {
             takes_parts: exchange.context.dialect.is_part(&ask.key),
+            has_credentials: self.origin.is_rest() && is_admitted(exchange),
             ..self.rules_for(head.status)
         };
         let judged = match may_be && !is_any_set(&self.no_store, exchange) {
@@ -361,7 +377,11 @@ impl Rule {
             if let Some(lead) = ask.lead.take() {
                 lead.pass();
             }
-            return Step::Done(body);
+            return match self.origin.is_rest() && ask.stores {
+                // The handlers have not seen the conditions and ranges of the request.
+                true => self.part_of(exchange, head, body),
+                false => Step::Done(body),
+            };
         };
         let times = Times {
             since: at,
@@ -369,7 +389,6 @@ impl Rule {
         };
         let mut stored = head.clone();
         stored.fields.remove(FieldId::Trailer);
-        let length = body.len(exchange.inline.len());
         if let (true, Some(length)) = (
             exchange.req.method == Method::Head && self.keeps_head,
             length,
@@ -382,10 +401,30 @@ impl Rule {
         let fill = ask
             .store
             .begin(&ask.key, &names, asked, (&stored, times), length);
-        let Some(mut fill) = fill else {
-            return self.part_of(exchange, head, body);
-        };
+        match fill {
+            None => self.part_of(exchange, head, body),
+            Some(fill) => self.keep(exchange, ask, fill, head, body),
+        }
+    }
+
+    /// Caches a response while sending it to the client.
+    fn keep(
+        &self,
+        exchange: &mut Exchange,
+        ask: Ask,
+        mut fill: Fill,
+        head: &ResponseHead,
+        body: Body,
+    ) -> Step {
+        if let Some(max) = self.own.body_bytes_max {
+            fill.limit(max);
+        }
         peers::note_stored(exchange);
+        let body = match body {
+            Body::File(slice) if slice.len > 0 => Body::Stream(Box::new(FileStream::new(slice))),
+            Body::File(_) => Body::Empty,
+            body => body,
+        };
         match body {
             Body::Stream(stream) => {
                 let tee = Tee::new(
@@ -405,9 +444,27 @@ impl Rule {
                 fill.finish();
                 self.part_of(exchange, head, Body::Inline)
             }
-            body => Step::Done(body),
+            Body::Shared(slice) => {
+                fill.write(slice.as_bytes());
+                fill.finish();
+                self.part_of(exchange, head, Body::Shared(slice))
+            }
+            body @ (Body::File(_) | Body::Tunnel(_) | Body::Abort) => Step::Done(body),
         }
     }
+}
+
+/// Whether handlers have admitted the client by something that the cache does not see.
+fn is_admitted(exchange: &Exchange) -> bool {
+    let aside = exchange.context.aside.as_ref();
+    exchange.context.log.user.is_some() || aside.is_some_and(|aside| aside.is_vouched_for)
+}
+
+/// Whether a response goes on for as long as its client listens. Nobody else can wait for its end.
+fn is_event_stream(head: &ResponseHead) -> bool {
+    let kind = head.fields.first(FieldId::ContentType).unwrap_or_default();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 /// Makes the request a validation of the cached response; returns whether there is a validator.

@@ -1,11 +1,17 @@
-//! `cache`: caches responses of an upstream (RFC 9111). `sluice-message` decides whether a response may be cached and
-//! how long it is fresh, `sluice-cache` stores it, and `reverse_proxy` sends requests to the upstream.
+//! Response caches (RFC 9111): that of a Caddyfile for the handlers that follow it, and those of an nginx.conf for an
+//! upstream. `sluice-message` decides whether a response may be cached and how long it is fresh, and `sluice-cache` stores it.
 
 mod ask;
 mod build;
 mod cache_status;
 pub mod cached_response;
+mod file_stream;
+mod key;
+mod origin;
+mod own;
 mod peers;
+mod renewal;
+mod routes;
 pub mod tee;
 
 use std::future::poll_fn;
@@ -15,18 +21,20 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sluice_cache::store::{
-    Found, Lead, Opened, Outcome, Place, PurgeError, Receipt, Store, Stored, Target, Turn, Wait,
+    Found, Lead, Opened, Outcome, Place, PurgeError, Receipt, Store, Target, Turn, Wait,
 };
-use sluice_message::caching::Rules;
+use sluice_message::caching::{RequestDirectives, Rules};
 use sluice_message::{FieldId, Method, Moment, Status};
 use sluice_net::Body;
-use sluice_route::Template;
+use sluice_route::{MatcherSets, Template};
 
 pub use build::build;
+pub use routes::{Defaults, build as build_of_routes};
 
 use crate::limits::{CACHE_LOOK_PAUSE, CACHE_PURGE_TIMEOUT, CACHE_TURNS_MAX};
-use crate::reverse_proxy::ReverseProxy;
 use ask::Ask;
+use key::KeyMaker;
+use origin::Origin;
 use peers::{Hop, Peers};
 use sluice_pipeline::context::{CacheStatus, Exchange};
 use sluice_pipeline::failure::Fault;
@@ -40,8 +48,8 @@ struct Cache(Arc<Rule>);
 struct Rule {
     /// `None` if the configuration is only validated.
     store: Option<Arc<Store>>,
-    origin: ReverseProxy,
-    key: Template,
+    origin: Origin,
+    key: KeyMaker,
     /// Methods to cache besides GET and HEAD.
     methods: Box<[Method]>,
     bypass: Box<[Template]>,
@@ -62,6 +70,25 @@ struct Rule {
     max_range_offset: Option<u64>,
     /// The nodes, if several are one cache.
     peers: Option<Peers>,
+    /// What only the cache of a Caddyfile has.
+    own: Own,
+}
+
+/// Settings that only the cache of a Caddyfile has; those of an nginx.conf have the defaults.
+#[derive(Default)]
+struct Own {
+    /// Whether `Cache-Control` of requests counts.
+    reads_requests: bool,
+    /// Requests that do not use the cache.
+    exclude: Option<MatcherSets>,
+    /// Clients that may purge with the method PURGE.
+    purge_from: Option<MatcherSets>,
+    /// Seconds for which a stale response may be used if the origin fails, unless it says so itself.
+    stale_seconds: u32,
+    /// Responses with a longer body are not stored; `None` for no limit.
+    body_bytes_max: Option<u64>,
+    /// The name in `Cache-Status`, if the header is sent.
+    name: Option<Box<str>>,
 }
 
 /// The default lifetime of responses with certain statuses.
@@ -90,6 +117,9 @@ struct LockTimeouts {
 
 impl Handler for Cache {
     fn serve(&self, exchange: &mut Exchange) -> Step {
+        if self.0.is_left_out(exchange) {
+            return Step::Next;
+        }
         self.0.at_once(exchange).unwrap_or(Step::Later)
     }
 
@@ -98,8 +128,12 @@ impl Handler for Cache {
     }
 
     fn account(&self, exchange: &mut Exchange) -> Account {
-        let key = expanded(&self.0.key, exchange);
+        let key = self.0.key.key(exchange);
         let mut account = self.0.origin.account(exchange);
+        if self.0.origin.is_rest() && !self.0.concerns(exchange) {
+            account.says = vec!["does not use the cache for this request".to_owned()];
+            return account;
+        }
         let says = format!(
             "would look up the cache key `{}`; on a miss:",
             String::from_utf8_lossy(&key)
@@ -127,11 +161,15 @@ impl Rule {
         if self.peers.is_some() && peers::is_marked(&exchange.req.fields) {
             return None;
         }
-        let key = expanded(&self.key, exchange);
+        let key = self.key.key(exchange);
+        let asked = self.directives(exchange);
         match self.find(store, exchange, &key) {
-            (_, Found::Stored(stored)) if stored.times().is_fresh(now(exchange)) => {
+            (_, Found::Stored(stored)) if stored.times().suits(now(exchange), &asked) => {
                 let Some(peers) = &self.peers else {
-                    return Some(self.response(exchange, store, &stored, CacheStatus::Hit));
+                    self.begin_note(exchange);
+                    let step = self.response(exchange, store, &stored, CacheStatus::Hit);
+                    self.label(exchange, &step, &key);
+                    return Some(step);
                 };
                 peers::note(exchange);
                 let step = self.response(exchange, store, &stored, CacheStatus::Hit);
@@ -163,17 +201,29 @@ impl Rule {
         let Some(store) = &self.store else {
             return self.origin.wait(exchange).await;
         };
+        if let Some(may_purge) = self.may_purge(exchange) {
+            return match may_purge {
+                Ok(()) => purge(exchange, store, &self.key.key(exchange)).await,
+                Err(fault) => Step::Fail(fault),
+            };
+        }
         // Of any method: most configurations purge with PURGE. Another node has not found a reason to purge.
         let is_of_node = self.peers.is_some() && peers::is_marked(&exchange.req.fields);
         if !is_of_node && is_any_set(&self.purge, exchange) {
-            let key = expanded(&self.key, exchange);
+            let key = self.key.key(exchange);
             return purge(exchange, store, &key).await;
         }
         if !self.is_meant(exchange) {
             return self.pass(exchange, store).await;
         }
-        let key = expanded(&self.key, exchange);
+        let key = self.key.key(exchange);
         match &self.peers {
+            None if self.own.name.is_some() => {
+                self.begin_note(exchange);
+                let step = self.serve(exchange, store, key.clone(), None).await;
+                self.label(exchange, &step, &key);
+                step
+            }
             None => self.serve(exchange, store, key, None).await,
             Some(peers) => Box::pin(self.serve_among(peers, exchange, store, key)).await,
         }
@@ -197,20 +247,14 @@ impl Rule {
             ask.status = CacheStatus::Bypass;
             return self.ask(exchange, ask).await;
         }
+        let asked = self.directives(exchange);
+        ask.stores = !asked.no_store;
         let mut waited = Waited::default();
         // Each iteration either produces a response or waits for another request.
         for turn in 0..CACHE_TURNS_MAX {
             let (place, found) = self.find(store, exchange, &ask.key);
-            match &found {
-                Found::Failed(status) => {
-                    count(exchange, store, CacheStatus::Hit);
-                    let status = Status::new(*status).unwrap_or(Status::BAD_GATEWAY);
-                    return Step::Fail(Fault::new(status, "the upstream has failed lately"));
-                }
-                Found::Stored(stored) if stored.times().is_fresh(now(exchange)) => {
-                    return self.response(exchange, store, stored, CacheStatus::Hit);
-                }
-                Found::Stored(_) | Found::Nothing => {}
+            if let Some(step) = self.by_cache(exchange, store, &found, &asked) {
+                return step;
             }
             if turn == 0
                 && let Some(step) = self.by_owner(peers, exchange, &mut ask).await
@@ -218,7 +262,21 @@ impl Rule {
                 return step;
             }
             if let Found::Stored(stored) = found {
-                return self.renew(exchange, ask, place, stored).await;
+                if self.waits_for_renewal(exchange, &stored, &asked)
+                    && ask.lead.is_none()
+                    && turn + 1 < CACHE_TURNS_MAX
+                {
+                    ask.place = Some(place.clone());
+                    let outcome = self.turn(exchange, store, &mut ask, &mut waited).await;
+                    // Another request may have renewed it before this one took the lead.
+                    if outcome == Outcome::Look || ask.lead.is_some() {
+                        continue;
+                    }
+                }
+                return self.renew(exchange, ask, (place, stored), &asked).await;
+            }
+            if ask.lead.is_some() {
+                break;
             }
             if turn == 0 && self.min_uses > 1 {
                 ask.stores &= store.count_use(&place, now(exchange)) >= self.min_uses;
@@ -232,11 +290,37 @@ impl Rule {
         // Another request may have filled the entry after the look and before this one took the lead.
         if ask.lead.is_some()
             && let (_, Found::Stored(stored)) = self.find(store, exchange, &ask.key)
-            && stored.times().is_fresh(now(exchange))
+            && stored.times().suits(now(exchange), &asked)
         {
             return self.response(exchange, store, &stored, CacheStatus::Hit);
         }
         self.ask(exchange, ask).await
+    }
+
+    /// Responds with what was found in the cache, if that suits the request or has to.
+    fn by_cache(
+        &self,
+        exchange: &mut Exchange,
+        store: &Store,
+        found: &Found,
+        asked: &RequestDirectives,
+    ) -> Option<Step> {
+        match found {
+            Found::Failed(status) => {
+                count(exchange, store, CacheStatus::Hit);
+                let status = Status::new(*status).unwrap_or(Status::BAD_GATEWAY);
+                let fault = Fault::new(status, "the upstream has failed lately");
+                Some(Step::Fail(fault))
+            }
+            Found::Stored(stored) if stored.times().suits(now(exchange), asked) => {
+                Some(self.response(exchange, store, stored, CacheStatus::Hit))
+            }
+            Found::Stored(_) | Found::Nothing => {
+                // RFC 9111, section 5.2.1.7.
+                let fault = Fault::new(Status::GATEWAY_TIMEOUT, "the response is not cached");
+                asked.only_if_cached.then_some(Step::Fail(fault))
+            }
+        }
     }
 
     /// Has the owner of the key respond, if that is another node; `None` if this node is to fetch the response.
@@ -294,53 +378,6 @@ impl Rule {
                 }
             }
         }
-    }
-
-    /// Handles a stale cached response.
-    async fn renew(
-        self: &Arc<Self>,
-        exchange: &mut Exchange,
-        mut ask: Ask,
-        place: Place,
-        stored: std::rc::Rc<Stored>,
-    ) -> Step {
-        let store = ask.store.clone();
-        let times = stored.times();
-        let may_wait = self.use_stale.while_updating && !times.lifetime.is_strict;
-        let may_be_used = may_wait || times.outlasts_updates(now(exchange));
-        let updating = store.begin_update(&place);
-        if updating.is_none() && may_be_used {
-            return self.response(exchange, &store, &stored, CacheStatus::Updating);
-        }
-        let is_alone = updating.is_some();
-        ask.updating = updating;
-        ask.place = Some(place);
-        ask.stale = Some(stored.clone());
-        ask.status = CacheStatus::Expired;
-        if is_alone && may_be_used && self.updates_in_background && exchange.body.is_none() {
-            return match self.ask_in_background(exchange, ask) {
-                Ok(()) => self.response(exchange, &store, &stored, CacheStatus::Stale),
-                Err(ask) => self.ask(exchange, ask).await,
-            };
-        }
-        self.ask(exchange, ask).await
-    }
-
-    /// Forwards a request that does not use the cache. A successful unsafe request invalidates the cached response (RFC
-    /// 9111, section 4.4).
-    async fn pass(self: &Arc<Self>, exchange: &mut Exchange, store: &Store) -> Step {
-        if exchange.req.method.is_safe() {
-            return self.origin.wait(exchange).await;
-        }
-        let method = std::mem::replace(&mut exchange.req.method, Method::Get);
-        let key = expanded(&self.key, exchange);
-        exchange.req.method = method;
-        let step = self.origin.wait(exchange).await;
-        if matches!(step, Step::Done(_)) && matches!(exchange.res.status.code(), 200..=399) {
-            store.purge(&key);
-            self.drop_at_owner(exchange, key);
-        }
-        step
     }
 }
 
