@@ -7,11 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::Record;
+use super::tags::Tags;
 use super::{Digest, Store, lock};
 use crate::limits::{BLOCK_BYTES_MAX, DISK_BLOCK_BYTES};
 
 /// The directory for incomplete files. Nothing else in the cache directory begins with a dot.
 pub(super) const FOLDER: &str = ".filling";
+
+/// By what a purge finds a response that is being written.
+pub(super) struct Filling {
+    pub key: Vec<u8>,
+    pub tags: Tags,
+}
 
 /// A cache file being written. Dropping it removes the file. After a write error it accepts further writes, and nothing
 /// is cached in the end.
@@ -40,7 +47,11 @@ impl Fill {
         let path = store.path.join(FOLDER).join(name);
         match create(&path, block.len() as u64) {
             Ok(file) => {
-                lock(&store.filling).insert(record.nonce, record.key.clone());
+                let filling = Filling {
+                    key: record.key.clone(),
+                    tags: Tags::of(&record.head.fields),
+                };
+                lock(&store.filling).insert(record.nonce, filling);
                 Some(Fill {
                     store: store.clone(),
                     digest,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::digest::Digest;
+use super::tags::Tags;
 use crate::limits::NODE_BYTES;
 
 /// The index.
@@ -48,6 +49,8 @@ pub(crate) struct Entry {
     pub id: u64,
     /// Disk space of the file.
     pub bytes: u64,
+    /// Its surrogate keys.
+    pub tags: Tags,
 }
 
 /// The result of a lookup.
@@ -142,11 +145,14 @@ impl Index {
         }
     }
 
-    /// Changes the id of an entry after its file was updated; returns false if its id is no longer `before`.
-    pub fn renew(&mut self, digest: Digest, before: u64, id: u64) -> bool {
+    /// Changes the id and the surrogate keys of an entry after its file was updated; returns false if its id is no longer
+    /// `before`.
+    pub fn renew(&mut self, digest: Digest, before: u64, (id, tags): (u64, Tags)) -> bool {
         match self.nodes.get_mut(&digest).map(|node| &mut node.kind) {
             Some(Kind::Stored(entry)) if entry.id == before => {
                 entry.id = id;
+                self.held = self.held - entry.tags.bytes() + tags.bytes();
+                entry.tags = tags;
                 true
             }
             _ => false,
@@ -212,6 +218,14 @@ impl Index {
         found.map(|(digest, _)| *digest).collect()
     }
 
+    /// The digests of all responses with one of these surrogate keys.
+    pub fn tagged(&self, wanted: &[u64]) -> Vec<Digest> {
+        let is_one =
+            |node: &Node| matches!(&node.kind, Kind::Stored(entry) if entry.tags.has_any(wanted));
+        let found = self.nodes.iter().filter(|(_, node)| is_one(node));
+        found.map(|(digest, _)| *digest).collect()
+    }
+
     /// The keys of all responses, once for each variant.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.nodes.values().filter_map(|node| match &node.kind {
@@ -261,7 +275,7 @@ impl Index {
 fn cost(kind: &Kind) -> usize {
     NODE_BYTES
         + match kind {
-            Kind::Stored(entry) => entry.key.len(),
+            Kind::Stored(entry) => entry.key.len() + entry.tags.bytes(),
             Kind::Fork(names) => names.len(),
             Kind::Known | Kind::Failed(..) => 0,
         }
@@ -280,6 +294,7 @@ mod tests {
             key: key.as_bytes().into(),
             id,
             bytes,
+            tags: Tags::default(),
         }
     }
 
@@ -331,7 +346,8 @@ mod tests {
         index.end_update(digest(1));
         assert!(index.begin_update(digest(1)));
         assert!(!index.begin_update(digest(2)));
-        assert!(!index.renew(digest(1), 7, 9) && index.renew(digest(1), 8, 9));
+        let newer = || (9, Tags::default());
+        assert!(!index.renew(digest(1), 7, newer()) && index.renew(digest(1), 8, newer()));
         assert!(!index.remove_id(digest(1), 8) && index.remove_id(digest(1), 9));
     }
 

@@ -242,6 +242,15 @@ fn requests_choose_among_cached_responses() {
 }
 
 #[test]
+fn lists_of_names_are_joined() {
+    assert_eq!(joined(b"a,c,".to_vec(), b"b,c,"), b"a,b,c,");
+    assert_eq!(joined(Vec::new(), b"b,"), b"b,");
+    assert_eq!(joined(b"a,".to_vec(), b""), b"a,");
+    assert!(names_all(b"a,b,", b"b,") && names_all(b"a,", b"") && names_all(b"", b""));
+    assert!(!names_all(b"a,", b"a,b,") && !names_all(b"", b"a,") && !names_all(b"aa,", b"a,"));
+}
+
+#[test]
 fn variants_are_distinguished_by_the_headers_that_vary_names() {
     let names = match vary(&fields("Vary: Accept-Encoding , X-B\nVary: x-b")) {
         Vary::Names(names) => names,
