@@ -147,6 +147,7 @@ impl Task {
         const ACT: &str = "POST";
         const DIRECT: &str = "PATCH";
         const REMOVE: &str = "PURGE";
+        const LIST: &str = "GET, HEAD, PURGE";
         const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
         let path = head.uri.path();
         let (task, allow) = match path {
@@ -160,7 +161,7 @@ impl Task {
             _ if path.starts_with(UPSTREAMS.as_bytes()) => (Task::DirectUpstream, DIRECT),
             b"/python/applications" => (Task::ShowPython, READ),
             _ if path.starts_with(AUTHORITIES.as_bytes()) => (Task::ShowAuthority, READ),
-            _ if path == CACHED.as_bytes() => (Task::ShowCached, READ),
+            _ if path == CACHED.as_bytes() => (Task::ShowCached, LIST),
             _ if path.starts_with(CACHED_KEYS.as_bytes()) => (Task::PurgeCached, REMOVE),
             b"/config" | b"/id" => (Task::ShowConfig, ALL),
             _ if path.starts_with(b"/config/") || path.starts_with(b"/id/") => {
@@ -175,9 +176,9 @@ impl Task {
             }
         };
         match (&head.method, allow) {
-            (Method::Get | Method::Head, READ | ALL) | (Method::Post, ACT) => Ok(task),
+            (Method::Get | Method::Head, READ | LIST | ALL) | (Method::Post, ACT) => Ok(task),
             (Method::Patch, DIRECT) => Ok(task),
-            (method, REMOVE) if method.as_str() == REMOVE => Ok(task),
+            (method, REMOVE | LIST) if method.as_str() == REMOVE => Ok(Task::PurgeCached),
             (Method::Post, ALL) => Ok(Task::Change(Manner::Post)),
             (Method::Put, ALL) => Ok(Task::Change(Manner::Put)),
             (Method::Patch, ALL) => Ok(Task::Change(Manner::Patch)),
@@ -660,8 +661,18 @@ fn purge_cached(head: &RequestHead, current: &Current) -> Reply {
     purged.unwrap_or_else(Reply::denied)
 }
 
-/// `flush`, a key, or a beginning of keys with an asterisk behind it. The query of the request is a part of the key.
+/// `flush`, a key, or a beginning of keys with an asterisk behind it. The query of the request is a part of the key. Without
+/// one, the header `Surrogate-Key` has names of groups of responses.
 fn purge_of(head: &RequestHead) -> Result<Purge, Denied> {
+    if head.uri.path() == CACHED.as_bytes() {
+        let lists: Vec<&[u8]> = head.fields.find(b"Surrogate-Key").collect();
+        return match lists.iter().any(|list| !list.is_empty()) {
+            true => Ok(Purge::Tagged(lists.join(&b' '))),
+            false => Err(Denied::bad(
+                "nothing says what to remove: name a key in the path, or surrogate keys in the header `Surrogate-Key`",
+            )),
+        };
+    }
     let name = head.uri.as_bytes().strip_prefix(CACHED_KEYS.as_bytes());
     let name = name.unwrap_or_default();
     if name == FLUSH {
@@ -764,6 +775,18 @@ mod tests {
             named("/souin-api/souin/GET-http:80-a-/b/*"),
             Some(Purge::Beginning("GET-http:80-a-/b/".to_owned()))
         );
+        assert_eq!(named("/souin-api/souin"), None);
+        let mut head = RequestHead::default();
+        head.uri.set(CACHED.as_bytes());
+        let name = b"Surrogate-Key";
+        for list in ["news, home", "shop"] {
+            head.fields
+                .push_raw(FieldId::of(name), name, list.as_bytes());
+        }
+        assert_eq!(
+            purge_of(&head).ok(),
+            Some(Purge::Tagged(b"news, home shop".to_vec()))
+        );
         assert_eq!(named("/souin-api/souin/"), None);
         assert_eq!(named("/souin-api/souin/%zz"), None);
     }
@@ -793,6 +816,8 @@ mod tests {
                 Ok(Task::PurgeCached),
             ),
             (Method::Delete, "/souin-api/souin/flush", Err(405)),
+            (purge.clone(), "/souin-api/souin", Ok(Task::PurgeCached)),
+            (Method::Post, "/souin-api/souin", Err(405)),
             (purge, "/config/", Err(405)),
         ] {
             let found = Task::of(&head(method, path, "")).map_err(|reply| reply.status.code());

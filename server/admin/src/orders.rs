@@ -178,6 +178,8 @@ pub enum Purge {
     Key(String),
     /// Those whose key begins so.
     Beginning(String),
+    /// Those with one of these surrogate keys, a list as in the header `Surrogate-Key`.
+    Tagged(Vec<u8>),
 }
 
 /// The use of an action of the dashboard.

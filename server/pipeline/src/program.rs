@@ -210,7 +210,7 @@ impl Program {
         let step = loop {
             let waiting = match applied {
                 Applied::Response(body) => break Step::Done(body),
-                Applied::Failed(fault) => break Step::Fail(fault),
+                Applied::Failed(fault) => break Step::Fail(*fault),
                 Applied::Later(handler) => handler.wait(exchange),
                 Applied::Filter(filter, body) => filter.wait(exchange, body),
             };
@@ -426,7 +426,7 @@ impl Program {
     ) -> Option<Applied<'_>> {
         if W::INNER && exchange.context.scopes.is_empty() {
             give_up_filters(exchange);
-            return Some(Applied::Failed(fault));
+            return Some(Applied::Failed(Box::new(fault)));
         }
         let virtual_servers = self.virtual_servers.as_deref();
         let gone = fault.failure.as_ref().is_some_and(|failure| {
@@ -486,7 +486,7 @@ enum Applied<'a> {
     /// The filter has to be awaited before the response is complete.
     Filter(Arc<dyn Filter>, Body),
     /// The handlers behind one that waits for their response have failed.
-    Failed(Fault),
+    Failed(Box<Fault>),
 }
 
 impl<'a> Applied<'a> {

@@ -713,9 +713,14 @@ fn build_site(
         metrics: around.metrics,
         authorities: around.authorities,
         keys: around.keys,
-        shared: around.shared.clone(),
     };
-    let (rules, _) = Rules::build(server, place, around.config_files, Some(serving))?;
+    let (rules, _) = Rules::build(
+        server,
+        place,
+        around.config_files,
+        around.shared,
+        Some(serving),
+    )?;
     let access = server
         .logs
         .as_ref()

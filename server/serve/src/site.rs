@@ -17,7 +17,7 @@ use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, write_before_close};
 use sluice_observe::metrics::Marks;
 use sluice_observe::site_counts::SiteMark;
-use sluice_pipeline::build::{Builder, Listed, Serving};
+use sluice_pipeline::build::{Builder, Listed, Serving, Slots};
 use sluice_pipeline::client_ip::TrustedProxies;
 use sluice_pipeline::context::{Context, Exchange};
 use sluice_pipeline::early;
@@ -128,9 +128,10 @@ impl Rules {
         server: &'m Server,
         place: &str,
         config_files: &'m [String],
+        shared: &Slots,
         serving: Option<Serving<'m>>,
     ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
-        let built = Builder::program(server, place, config_files, modules::build, serving);
+        let built = Builder::program(server, place, config_files, modules::build, shared, serving);
         let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
             place: place.to_owned(),
             ..refusal

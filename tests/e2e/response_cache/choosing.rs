@@ -150,6 +150,62 @@ fn stale_responses_replace_failures() {
 }
 
 #[test]
+fn stale_responses_have_no_headers_of_what_failed() {
+    let (origin, fails) = failing();
+    let site = format!(
+        "cache\n\troute {{\n\t\t@late file {{\n\t\t\troot {{folder}}\n\t\t\ttry_files /late\n\t\t}}\n\t\t\
+         header @late X-Late yes\n\t\treverse_proxy 127.0.0.1:{}\n\t}}",
+        origin.upstream.port
+    );
+    let server = super::caching("stale 1h", &site).start();
+    assert_eq!(get(&server, "/closed").status, 200);
+    server.folder.write("late", "");
+    assert_eq!(get(&server, "/other").field("X-Late"), Some("yes"));
+    fails.store(true, Ordering::SeqCst);
+    let stale = until_stale(&server, "/closed");
+    assert_eq!(reported(&stale), "hit", "{}", stale.head);
+    assert_eq!(stale.field("X-Late"), None, "{}", stale.head);
+}
+
+#[test]
+fn background_renewals_are_those_of_their_clients() {
+    let origin = Origin::start(|wire, head, before| {
+        let fields = match (target(head), before) {
+            ("/auth", _) => "",
+            (_, 0) => "Cache-Control: public, max-age=1, stale-while-revalidate=600",
+            _ => "Cache-Control: max-age=600",
+        };
+        say(wire, "200 OK", fields, &format!("content {before}"));
+    });
+    let port = origin.upstream.port;
+    let server = crate::harness::Setup::new(&format!(
+        "{{\n\tadmin localhost:{{admin}}\n\torder cache after forward_auth\n}}\n:{{port}} {{\n\tcache {{\n\t\t\
+         disk {{folder}}/cache\n\t}}\n\tforward_auth 127.0.0.1:{port} {{\n\t\turi /auth\n\t}}\n\t\
+         reverse_proxy 127.0.0.1:{port}\n}}\n"
+    ))
+    .start();
+    assert!(reported(&get(&server, "/a")).ends_with("stored"));
+    let stale = until_stale(&server, "/a");
+    assert_eq!(
+        (reported(&stale).as_str(), stale.text().as_str()),
+        ("hit", "content 0")
+    );
+    // The response to it may be for one client only, so it is not stored, and the next request asks for it again.
+    eventually(
+        "another renewal",
+        || {
+            assert_eq!(get(&server, "/a").text(), "content 0");
+            origin.count("/a") >= 3
+        },
+        || server.stderr(),
+    );
+    assert_eq!(
+        crate::nginx::cache::counted(&server, "sluice_cache_stored_total"),
+        1
+    );
+}
+
+#[test]
 fn stale_responses_are_renewed_in_the_background() {
     let (origin, _) = failing();
     let server = proxying(origin.upstream.port, "");

@@ -1,6 +1,8 @@
 //! `cache` in a Caddyfile: responses of all handlers behind it.
 
+mod apart;
 mod choosing;
+mod connections;
 mod handlers;
 mod keeping;
 mod purging;

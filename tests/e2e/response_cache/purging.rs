@@ -80,3 +80,34 @@ fn successful_changes_make_responses_invalid() {
         "fwd=miss; fwd-status=200; stored"
     );
 }
+
+#[test]
+fn responses_are_purged_by_surrogate_keys() {
+    let origin = Origin::describing(&[
+        ("/a", "Surrogate-Key: news home"),
+        ("/b", "Surrogate-Key: news"),
+        ("/c", "Surrogate-Key: home, shop"),
+    ]);
+    let server = proxying(origin.upstream.port, "purge 127.0.0.1");
+    let paths = ["/a", "/b", "/c", "/d"];
+    paths.iter().for_each(|path| is_cached(&server, path));
+    let keys = |list: &str| format!("Surrogate-Key: {list}\r\n");
+    assert_eq!(ask(&server, "PURGE", "/d", &keys("other")).status, 404);
+    assert_eq!(ask(&server, "PURGE", "/d", &keys("news other")).status, 204);
+    let are_hits = |expected: [bool; 4]| {
+        for (path, expected) in paths.iter().zip(expected) {
+            assert_eq!(reported(&get(&server, path)) == "hit", expected, "{path}");
+        }
+    };
+    are_hits([false, false, true, true]);
+    let port = server.admin;
+    let purge = |fields: &str| {
+        let request = format!(
+            "PURGE /souin-api/souin HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n{fields}\r\n"
+        );
+        crate::client::exchange(port, request).status
+    };
+    assert_eq!(purge(""), 400);
+    assert_eq!(purge(&keys("home")), 204);
+    are_hits([false, true, false, true]);
+}

@@ -89,6 +89,7 @@ impl Counted {
         let counts = meant.map(|store| match which {
             Purge::Key(key) => store.purge(key.as_bytes()),
             Purge::Beginning(prefix) => store.purge_beginning(prefix.as_bytes()),
+            Purge::Tagged(list) => store.purge_tagged(list),
         });
         counts.reduce(|sum, count| sum + count)
     }

@@ -26,7 +26,7 @@ objects! {
         pub disable_coalescing: bool,
         /// Where responses are stored.
         pub disk: Option<CacheDisk>,
-        /// Request headers whose values are part of the key.
+        /// Request headers by which responses vary.
         pub headers: Vec<String>,
         /// What the key consists of.
         pub key: Option<CacheKey>,
@@ -58,7 +58,7 @@ objects! {
         pub disable_scheme: bool,
         /// Ignores `Vary` of responses.
         pub disable_vary: bool,
-        /// Request headers whose values are part of the key.
+        /// Request headers by which responses vary.
         pub headers: Vec<String>,
         /// Does not show the key in `Cache-Status`.
         pub hide: bool,

@@ -11,6 +11,7 @@ use sluice_net::tasks::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
 use super::file_stream::FileStream;
+use super::key::EntryName;
 use super::peers::{self, Peers};
 use super::tee::{Left, Tee};
 use super::{Rule, Turns, count, is_any_set, is_of_part, now};
@@ -21,7 +22,7 @@ use sluice_pipeline::handler::Step;
 /// A request to the upstream.
 pub(super) struct Ask {
     pub store: Arc<Store>,
-    pub key: Vec<u8>,
+    pub name: EntryName,
     /// The cache entry for the response, if it is known.
     pub place: Option<Place>,
     /// The cached response, if it is stale.
@@ -35,10 +36,10 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    pub fn new(store: &Arc<Store>, key: Vec<u8>) -> Ask {
+    pub fn new(store: &Arc<Store>, name: EntryName) -> Ask {
         Ask {
             store: store.clone(),
-            key,
+            name,
             place: None,
             stale: None,
             stores: true,
@@ -66,9 +67,9 @@ impl Rule {
         self: &Arc<Self>,
         exchange: &Exchange,
         ask: Ask,
-    ) -> Result<(), Ask> {
+    ) -> Result<(), Box<Ask>> {
         let Some(left) = Left::enter(&exchange.worker) else {
-            return Err(ask);
+            return Err(Box::new(ask));
         };
         let mut other = Exchange::new(exchange.conn.clone(), exchange.worker.clone());
         other.req = exchange.req.clone();
@@ -78,6 +79,9 @@ impl Rule {
             true => exchange.context.continued(),
             false => exchange.context.apart(),
         };
+        if is_admitted(exchange) {
+            other.context.aside.get_or_insert_default().is_vouched_for = true;
+        }
         other.context.scratch.set_env(exchange.worker.clone());
         let rule = self.clone();
         in_background(async move {
@@ -101,7 +105,10 @@ impl Rule {
         let (step, heard) = self.hear(exchange, &ask).await;
         let stale = ask.stale.take();
         match step {
-            Step::Fail(fault) => self.failed(exchange, ask, stale, &heard, fault),
+            Step::Fail(fault) => {
+                let stale = stale.zip(before);
+                self.failed(exchange, ask, stale, &heard, fault)
+            }
             Step::Done(body) => {
                 let Some(head) = &heard.head else {
                     return Step::Done(body);
@@ -183,7 +190,7 @@ impl Rule {
         &self,
         exchange: &mut Exchange,
         ask: Ask,
-        stale: Option<Rc<Stored>>,
+        stale: Option<(Rc<Stored>, ResponseHead)>,
         heard: &Heard,
         fault: Fault,
     ) -> Step {
@@ -192,9 +199,11 @@ impl Rule {
             // Handlers fail with a status where an upstream would respond with it.
             status = status.or(Some(fault.status));
         }
-        if let Some(stored) = stale
+        if let Some((stored, before)) = stale
             && self.prefers_stale(exchange, &stored, status, Some(&fault))
         {
+            // Without what the handlers have set before they failed.
+            exchange.res = before;
             return self.response(exchange, &ask.store, &stored, CacheStatus::Stale);
         }
         if self.origin.is_rest() {
@@ -328,11 +337,12 @@ impl Rule {
     }
 
     /// The request headers that the response varies by.
-    fn varying(&self, head: &ResponseHead) -> Vec<u8> {
-        match (self.rules.ignores_vary, caching::vary(&head.fields)) {
+    fn varying(&self, ask: &Ask, head: &ResponseHead) -> Vec<u8> {
+        let names = match (self.rules.ignores_vary, caching::vary(&head.fields)) {
             (false, Vary::Names(names)) => names,
             _ => Vec::new(),
-        }
+        };
+        caching::joined(names, ask.name.parts().1)
     }
 
     /// Whether the response is buffered; nginx does not cache unbuffered responses.
@@ -364,7 +374,7 @@ impl Rule {
             && self.own.may_be_long(length)
             && !(self.origin.is_rest() && is_event_stream(head));
         let rules = caching::Rules {
-            takes_parts: exchange.context.dialect.is_part(&ask.key),
+            takes_parts: exchange.context.dialect.is_part(&ask.name.key),
             has_credentials: self.origin.is_rest() && is_admitted(exchange),
             ..self.rules_for(head.status)
         };
@@ -372,7 +382,7 @@ impl Rule {
             true => self.judged(asked, head, at, &rules).ok(),
             false => None,
         };
-        let names = self.varying(head);
+        let names = self.varying(&ask, head);
         let Some(lifetime) = judged else {
             if let Some(lead) = ask.lead.take() {
                 lead.pass();
@@ -400,7 +410,7 @@ impl Rule {
         }
         let fill = ask
             .store
-            .begin(&ask.key, &names, asked, (&stored, times), length);
+            .begin(&ask.name.key, &names, asked, (&stored, times), length);
         match fill {
             None => self.part_of(exchange, head, body),
             Some(fill) => self.keep(exchange, ask, fill, head, body),

@@ -1,7 +1,10 @@
 //! The key of a cached response.
 
+use std::sync::Arc;
+
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::values::{expanded, matches};
+use sluice_route::values::origin_form;
 use sluice_route::{MatcherSets, Template};
 
 /// How keys are made.
@@ -15,6 +18,32 @@ pub(super) enum KeyMaker {
     },
 }
 
+/// What identifies the responses to a request, all variants together.
+pub(super) struct EntryName {
+    pub key: Vec<u8>,
+    /// Request headers by which the responses vary, whatever they say; see [`KeyParts::headers`].
+    pub headers: Option<Arc<[u8]>>,
+    /// Whether `Cache-Status` shows the key.
+    pub is_shown: bool,
+}
+
+impl EntryName {
+    /// As the cache looks it up: the key and the headers.
+    pub fn parts(&self) -> (&[u8], &[u8]) {
+        (&self.key, self.headers.as_deref().unwrap_or_default())
+    }
+}
+
+impl From<Vec<u8>> for EntryName {
+    fn from(key: Vec<u8>) -> EntryName {
+        EntryName {
+            key,
+            headers: None,
+            is_shown: false,
+        }
+    }
+}
+
 /// What a key consists of.
 pub(super) struct KeyParts {
     pub method: Part,
@@ -23,7 +52,9 @@ pub(super) struct KeyParts {
     pub scheme: Option<Box<[u8]>>,
     pub host: Part,
     pub query: Query,
-    pub headers: Box<[Box<[u8]>]>,
+    /// Request headers by which requests with one key have variants of a response, as with `Vary`: one purge removes all
+    /// of them, and no list shows their values. As in [`Vary::Names`](sluice_message::caching::Vary::Names).
+    pub headers: Option<Arc<[u8]>>,
     /// The whole key.
     pub text: Option<Template>,
     /// Whether `Cache-Status` shows the key.
@@ -46,19 +77,39 @@ pub(super) enum Query {
 }
 
 impl KeyMaker {
-    /// The key of the response to a GET request for the target of a request.
-    pub fn key(&self, exchange: &Exchange) -> Vec<u8> {
+    /// Under which name the cache has the response to a request.
+    pub fn name(&self, exchange: &Exchange) -> EntryName {
         match self {
-            KeyMaker::Text(text) => expanded(text, exchange),
-            KeyMaker::Parts { .. } => self
-                .parts(exchange)
-                .map_or_else(Vec::new, |parts| parts.key(exchange)),
+            KeyMaker::Text(text) => expanded(text, exchange).into(),
+            KeyMaker::Parts { .. } => self.parts(exchange).map_or_else(
+                || Vec::new().into(),
+                |parts| EntryName {
+                    key: parts.key(exchange),
+                    headers: parts.headers.clone(),
+                    is_shown: parts.is_shown,
+                },
+            ),
         }
     }
 
-    /// Whether `Cache-Status` shows the key of a request.
-    pub fn is_shown(&self, exchange: &Exchange) -> bool {
-        self.parts(exchange).is_some_and(|parts| parts.is_shown)
+    /// The key of the response to a GET request for the target of a request.
+    pub fn key(&self, exchange: &Exchange) -> Vec<u8> {
+        self.name(exchange).key
+    }
+
+    /// The beginning of all keys that a purge is about whose target ends with an asterisk; `None` if the key has none
+    /// there.
+    pub fn beginning(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+        let parts = self.parts(exchange);
+        let parts = parts.filter(|parts| parts.text.is_none());
+        match parts.and_then(|parts| Some((parts, rewritten(exchange)?))) {
+            Some((parts, original)) => {
+                let mut key = parts.origin(exchange);
+                key.extend_from_slice(original.strip_suffix(b"*")?);
+                Some(key)
+            }
+            None => self.key(exchange).strip_suffix(b"*").map(<[u8]>::to_vec),
+        }
     }
 
     fn parts(&self, exchange: &Exchange) -> Option<&KeyParts> {
@@ -79,22 +130,11 @@ impl KeyParts {
             return expanded(text, exchange);
         }
         let req = &exchange.req;
-        let mut key = Vec::with_capacity(64);
-        if self.method == Part::In {
-            // A HEAD request is served from the response to GET.
-            key.extend_from_slice(b"GET-");
-        }
-        if let Some(listen) = &self.scheme {
-            key.extend_from_slice(exchange.conn.scheme().as_str().as_bytes());
-            key.extend_from_slice(listen);
-            key.push(b'-');
-        }
-        if self.host == Part::In {
-            key.extend_from_slice(&req.authority);
-            key.push(b'-');
-        }
-        for name in &self.headers {
-            push_header(&mut key, req.fields.find(name));
+        let mut key = self.origin(exchange);
+        // Routes that remove a prefix have one path for different resources.
+        if let Some(original) = rewritten(exchange) {
+            key.extend_from_slice(original);
+            key.push(b' ');
         }
         key.extend_from_slice(req.uri.path_raw());
         if let Some(query) = req.uri.query() {
@@ -109,16 +149,33 @@ impl KeyParts {
         }
         key
     }
+
+    /// What comes before the path.
+    fn origin(&self, exchange: &Exchange) -> Vec<u8> {
+        let mut key = Vec::with_capacity(64);
+        if self.method == Part::In {
+            // A HEAD request is served from the response to GET.
+            key.extend_from_slice(b"GET-");
+        }
+        if let Some(listen) = &self.scheme {
+            key.extend_from_slice(exchange.conn.scheme().as_str().as_bytes());
+            key.extend_from_slice(listen);
+            key.push(b'-');
+        }
+        if self.host == Part::In {
+            key.extend_from_slice(&exchange.req.authority);
+            key.push(b'-');
+        }
+        key
+    }
 }
 
-/// The path comes last, so that a purge of all keys with a beginning can name a folder. Lengths keep a value from looking like
-/// what follows it.
-fn push_header<'a>(key: &mut Vec<u8>, values: impl Iterator<Item = &'a [u8]>) {
-    for value in values {
-        key.extend_from_slice(format!("{}:", value.len()).as_bytes());
-        key.extend_from_slice(value);
-    }
-    key.push(b'-');
+/// The path as the client has sent it, if handlers in front of the cache have changed it.
+fn rewritten(exchange: &Exchange) -> Option<&[u8]> {
+    let (sent, _) = origin_form(&exchange.req.target);
+    // The path of an absolute target may be empty.
+    let sent = if sent.is_empty() { b"/" } else { sent };
+    (sent != exchange.req.uri.path_raw()).then_some(sent)
 }
 
 /// The order of parameters with one name has a meaning, so it is kept.
@@ -148,17 +205,5 @@ mod tests {
         assert_eq!(sorted("b=2&a=9&b=1&a=3"), "?a=9&a=3&b=2&b=1");
         assert_eq!(sorted("ab=1&a&a=0"), "?a&a=0&ab=1");
         assert_eq!(sorted(""), "?");
-    }
-
-    #[test]
-    fn values_of_headers_do_not_look_like_one_another() {
-        let of = |values: &[&str]| {
-            let mut key = Vec::new();
-            push_header(&mut key, values.iter().map(|value| value.as_bytes()));
-            key
-        };
-        assert_eq!(of(&["en"]), b"2:en-");
-        assert_ne!(of(&["a2:bc"]), of(&["a", "bc"]));
-        assert_ne!(of(&[]), of(&[""]));
     }
 }

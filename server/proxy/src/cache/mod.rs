@@ -23,7 +23,7 @@ use std::time::Duration;
 use sluice_cache::store::{
     Found, Lead, Opened, Outcome, Place, PurgeError, Receipt, Store, Target, Turn, Wait,
 };
-use sluice_message::caching::{RequestDirectives, Rules};
+use sluice_message::caching::{self, RequestDirectives, Rules};
 use sluice_message::{FieldId, Method, Moment, Status};
 use sluice_net::Body;
 use sluice_route::{MatcherSets, Template};
@@ -33,7 +33,7 @@ pub use routes::{Defaults, build as build_of_routes};
 
 use crate::limits::{CACHE_LOOK_PAUSE, CACHE_PURGE_TIMEOUT, CACHE_TURNS_MAX};
 use ask::Ask;
-use key::KeyMaker;
+use key::{EntryName, KeyMaker};
 use origin::Origin;
 use peers::{Hop, Peers};
 use sluice_pipeline::context::{CacheStatus, Exchange};
@@ -89,6 +89,8 @@ struct Own {
     body_bytes_max: Option<u64>,
     /// The name in `Cache-Status`, if the header is sent.
     name: Option<Box<str>>,
+    /// The settings of the app `cache` that apply, for `explain`.
+    inherited: Box<[String]>,
 }
 
 /// The default lifetime of responses with certain statuses.
@@ -139,6 +141,7 @@ impl Handler for Cache {
             String::from_utf8_lossy(&key)
         );
         account.says.insert(0, says);
+        account.says.extend_from_slice(&self.0.own.inherited);
         if let Some(peers) = &self.0.peers {
             let owner = peers.owner_name(&key, exchange.worker.clock.coarse());
             let says = format!("the node `{owner}`, which owns the key, fetches the response:");
@@ -161,14 +164,15 @@ impl Rule {
         if self.peers.is_some() && peers::is_marked(&exchange.req.fields) {
             return None;
         }
-        let key = self.key.key(exchange);
+        let name = self.key.name(exchange);
         let asked = self.directives(exchange);
-        match self.find(store, exchange, &key) {
+        match self.find(store, exchange, name.parts()) {
             (_, Found::Stored(stored)) if stored.times().suits(now(exchange), &asked) => {
                 let Some(peers) = &self.peers else {
                     self.begin_note(exchange);
                     let step = self.response(exchange, store, &stored, CacheStatus::Hit);
-                    self.label(exchange, &step, &key);
+                    let shown = name.is_shown.then_some(&*name.key);
+                    self.label(exchange, &step, shown);
                     return Some(step);
                 };
                 peers::note(exchange);
@@ -191,10 +195,22 @@ impl Rule {
         }
     }
 
-    fn find(&self, store: &Store, exchange: &Exchange, key: &[u8]) -> (Place, Found) {
+    /// Looks up a key, with the headers by which its responses have to vary.
+    fn find(
+        &self,
+        store: &Store,
+        exchange: &Exchange,
+        (key, headers): (&[u8], &[u8]),
+    ) -> (Place, Found) {
         let opened = exchange.worker.local::<Opened>();
         let times = (now(exchange), exchange.worker.clock.coarse());
-        store.find(&opened, key, &exchange.req.fields, times)
+        match store.find(&opened, key, &exchange.req.fields, times) {
+            // It is older than the configuration.
+            (place, Found::Stored(stored)) if !caching::names_all(stored.names(), headers) => {
+                (place, Found::Nothing)
+            }
+            found => found,
+        }
     }
 
     async fn run(self: &Arc<Self>, exchange: &mut Exchange) -> Step {
@@ -203,29 +219,32 @@ impl Rule {
         };
         if let Some(may_purge) = self.may_purge(exchange) {
             return match may_purge {
-                Ok(()) => purge(exchange, store, &self.key.key(exchange)).await,
+                Ok(()) => match own::surrogate_keys(exchange) {
+                    Some(list) => own::purge_tagged(exchange, store, &list),
+                    None => self.purge(exchange, store).await,
+                },
                 Err(fault) => Step::Fail(fault),
             };
         }
         // Of any method: most configurations purge with PURGE. Another node has not found a reason to purge.
         let is_of_node = self.peers.is_some() && peers::is_marked(&exchange.req.fields);
         if !is_of_node && is_any_set(&self.purge, exchange) {
-            let key = self.key.key(exchange);
-            return purge(exchange, store, &key).await;
+            return self.purge(exchange, store).await;
         }
         if !self.is_meant(exchange) {
             return self.pass(exchange, store).await;
         }
-        let key = self.key.key(exchange);
+        let name = self.key.name(exchange);
         match &self.peers {
             None if self.own.name.is_some() => {
                 self.begin_note(exchange);
-                let step = self.serve(exchange, store, key.clone(), None).await;
-                self.label(exchange, &step, &key);
+                let shown = name.is_shown.then(|| name.key.clone());
+                let step = self.serve(exchange, store, name, None).await;
+                self.label(exchange, &step, shown.as_deref());
                 step
             }
-            None => self.serve(exchange, store, key, None).await,
-            Some(peers) => Box::pin(self.serve_among(peers, exchange, store, key)).await,
+            None => self.serve(exchange, store, name, None).await,
+            Some(peers) => Box::pin(self.serve_among(peers, exchange, store, name.key)).await,
         }
     }
 
@@ -234,14 +253,14 @@ impl Rule {
         self: &Arc<Self>,
         exchange: &mut Exchange,
         store: &Arc<Store>,
-        key: Vec<u8>,
+        name: EntryName,
         peers: Option<&Peers>,
     ) -> Step {
-        let mut ask = Ask::new(store, key);
+        let mut ask = Ask::new(store, name);
         if is_any_set(&self.bypass, exchange) {
             if let Some(step) = self.by_owner(peers, exchange, &mut ask).await {
                 // The owner has a newer response now.
-                store.purge(&ask.key);
+                store.purge(&ask.name.key);
                 return step;
             }
             ask.status = CacheStatus::Bypass;
@@ -252,7 +271,7 @@ impl Rule {
         let mut waited = Waited::default();
         // Each iteration either produces a response or waits for another request.
         for turn in 0..CACHE_TURNS_MAX {
-            let (place, found) = self.find(store, exchange, &ask.key);
+            let (place, found) = self.find(store, exchange, ask.name.parts());
             if let Some(step) = self.by_cache(exchange, store, &found, &asked) {
                 return step;
             }
@@ -289,7 +308,7 @@ impl Rule {
         }
         // Another request may have filled the entry after the look and before this one took the lead.
         if ask.lead.is_some()
-            && let (_, Found::Stored(stored)) = self.find(store, exchange, &ask.key)
+            && let (_, Found::Stored(stored)) = self.find(store, exchange, ask.name.parts())
             && stored.times().suits(now(exchange), &asked)
         {
             return self.response(exchange, store, &stored, CacheStatus::Hit);
@@ -330,7 +349,7 @@ impl Rule {
         exchange: &mut Exchange,
         ask: &mut Ask,
     ) -> Option<Step> {
-        let entry = (&*ask.store, &ask.key[..]);
+        let entry = (&*ask.store, &ask.name.key[..]);
         match Box::pin(self.forward(peers?, exchange, entry)).await {
             Hop::Own => None,
             Hop::Done(step) => Some(step),
@@ -381,6 +400,31 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
+    async fn purge(&self, exchange: &mut Exchange, store: &Store) -> Step {
+        let target = match self.key.beginning(exchange) {
+            Some(beginning) => Target::Beginning(beginning),
+            None => Target::Key(self.key.key(exchange)),
+        };
+        // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
+        let is_known = matches!(target, Target::Key(_));
+        let count = match store.purge_everywhere(target.clone()) {
+            None => store.purge_here(&target),
+            Some(receipt) => match Box::pin(purged(exchange, &receipt)).await {
+                // What the other nodes had is unknown.
+                Ok(count) => count.max(1),
+                Err(fault) => return Step::Fail(fault),
+            },
+        };
+        if count == 0 && is_known {
+            return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
+        }
+        exchange.res.status = Status::NO_CONTENT;
+        Step::Done(Body::Empty)
+    }
+}
+
 /// How long a request has waited for others.
 #[derive(Default)]
 struct Waited {
@@ -396,29 +440,6 @@ async fn wait_for(exchange: &Exchange, mut wait: Wait, timeouts: Duration) -> Op
         Poll::Pending => timer.poll_expired(cx).map(|()| None),
     })
     .await
-}
-
-/// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
-async fn purge(exchange: &mut Exchange, store: &Store, key: &[u8]) -> Step {
-    let target = match key.split_last() {
-        Some((b'*', beginning)) => Target::Beginning(beginning.to_vec()),
-        _ => Target::Key(key.to_vec()),
-    };
-    // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
-    let is_known = matches!(target, Target::Key(_));
-    let count = match store.purge_everywhere(target.clone()) {
-        None => store.purge_here(&target),
-        Some(receipt) => match Box::pin(purged(exchange, &receipt)).await {
-            // What the other nodes had is unknown.
-            Ok(count) => count.max(1),
-            Err(fault) => return Step::Fail(fault),
-        },
-    };
-    if count == 0 && is_known {
-        return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
-    }
-    exchange.res.status = Status::NO_CONTENT;
-    Step::Done(Body::Empty)
 }
 
 /// Waits until a purge of all nodes is recorded.

@@ -1,14 +1,35 @@
 //! What only the cache of a Caddyfile does: it leaves some requests to the handlers that follow, reads `Cache-Control` of
 //! requests, reports in `Cache-Status`, and purges with the method PURGE.
 
+use sluice_cache::store::Store;
 use sluice_message::caching::{Lifetime, RequestDirectives};
 use sluice_message::{FieldId, Method, Status};
+use sluice_net::Body;
 use sluice_pipeline::context::{CacheNote, Exchange};
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::values::matches;
 
 use super::{Own, Rule, cache_status, peers};
+
+/// The header with names of groups of responses.
+const SURROGATE_KEY: &[u8] = b"Surrogate-Key";
+
+/// The groups of responses that a purge names instead of a target.
+pub(super) fn surrogate_keys(exchange: &Exchange) -> Option<Vec<u8>> {
+    let lists: Vec<&[u8]> = exchange.req.fields.find(SURROGATE_KEY).collect();
+    (!lists.is_empty()).then(|| lists.join(&b' '))
+}
+
+/// Removes the responses of some groups.
+pub(super) fn purge_tagged(exchange: &mut Exchange, store: &Store, list: &[u8]) -> Step {
+    if store.purge_tagged(list) == 0 {
+        let fault = Fault::new(Status::NOT_FOUND, "nothing is stored with these keys");
+        return Step::Fail(fault);
+    }
+    exchange.res.status = Status::NO_CONTENT;
+    Step::Done(Body::Empty)
+}
 
 /// The method that removes a response.
 const PURGE: &str = "PURGE";
@@ -88,16 +109,15 @@ impl Rule {
         }
     }
 
-    /// Adds the cache to `Cache-Status` (RFC 9211) of a response.
-    pub(super) fn label(&self, exchange: &mut Exchange, step: &Step, key: &[u8]) {
+    /// Adds the cache to `Cache-Status` (RFC 9211) of a response, with the key if that is to be shown.
+    pub(super) fn label(&self, exchange: &mut Exchange, step: &Step, key: Option<&[u8]>) {
         let (Some(name), Step::Done(_)) = (&self.own.name, step) else {
             return;
         };
-        let is_shown = self.key.is_shown(exchange);
         let note = std::mem::take(peers::note(exchange));
         let known = &exchange.context.upstream;
         let mut member = cache_status::member(name, known.cache, known.status, &note);
-        if is_shown {
+        if let Some(key) = key {
             cache_status::push_key(&mut member, key);
         }
         let (id, name) = (FieldId::of(cache_status::NAME), cache_status::NAME);

@@ -44,7 +44,7 @@ impl Rule {
         if is_alone && may_be_used && self.updates_in_background && exchange.body.is_none() {
             return match self.ask_in_background(exchange, ask) {
                 Ok(()) => self.response(exchange, &store, &stored, CacheStatus::Stale),
-                Err(ask) => self.ask(exchange, ask).await,
+                Err(ask) => self.ask(exchange, *ask).await,
             };
         }
         self.ask(exchange, ask).await

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::Value;
 use sluice_cache::store::Settings;
-use sluice_message::caching::Rules;
+use sluice_message::caching::{self, Rules, Vary};
+use sluice_message::{FieldId, Fields};
 use sluice_model::matcher::{IpRanges, Matcher, Regexp};
 use sluice_model::response_cache::{CacheDisk, CacheKey, ResponseCache};
-use sluice_model::{Config, MatcherSet, Server};
+use sluice_model::{Config, Duration, MatcherSet, Server};
 use sluice_pipeline::build::{Builder, matcher_set};
 use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
@@ -29,6 +31,9 @@ const NAME: &str = "Sluice";
 /// Statuses that HTTP defines as cacheable without an explicit lifetime (RFC 9110, section 15.1), but for 206.
 const CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
+/// Headers that the server believes if a trusted proxy sends them.
+const CLAIMS: [&[u8]; 3] = [b"Forwarded", b"X-Forwarded-Host", b"X-Forwarded-Proto"];
+
 /// The settings of the app `cache`, for handlers that have none of their own.
 #[derive(Clone, Default)]
 pub struct Defaults(Option<Arc<ResponseCache>>);
@@ -39,6 +44,9 @@ impl Defaults {
         Defaults(config.apps.cache.as_deref().cloned().map(Arc::new))
     }
 }
+
+/// Settings that JSON has as nanoseconds.
+const DURATIONS: [&str; 3] = ["/disk/inactive", "/stale", "/ttl"];
 
 /// Which `Cache-Control` headers count.
 struct Mode {
@@ -52,7 +60,8 @@ struct Mode {
 ///
 /// A setting that is not valid, or a directory that cannot be used.
 pub fn build(config: &ResponseCache, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let config = merged(config, builder.shared.get::<Defaults>().0.as_deref());
+    let (config, inherited) = merged(config, builder.shared.get::<Defaults>().0.as_deref());
+    let inherited = described(&config, &inherited)?;
     let mode = mode(&config.mode)?;
     check_methods(&config.allowed_http_verbs)?;
     let key = key_maker(&config, builder)?;
@@ -106,58 +115,57 @@ pub fn build(config: &ResponseCache, builder: &Builder<'_>) -> Result<Box<dyn Ha
             stale_seconds: seconds(config.stale),
             body_bytes_max: Some(body_bytes_max).filter(|max| *max > 0),
             name: Some(name(&config)?.into()),
+            inherited: inherited.into(),
         },
     }))))
 }
 
-/// The settings of a handler, and those of the app where it has none.
-fn merged(own: &ResponseCache, app: Option<&ResponseCache>) -> ResponseCache {
-    let mut all = own.clone();
-    let Some(app) = app else { return all };
-    let ResponseCache {
-        allowed_http_verbs,
-        allowed_additional_status_codes,
-        cache_keys,
-        cache_name,
-        default_cache_control,
-        disable_coalescing,
-        disk,
-        headers,
-        key,
-        max_cacheable_body_bytes,
-        mode,
-        purge_from,
-        regex,
-        stale,
-        timeout,
-        ttl,
-    } = app;
-    fill(&mut all.allowed_http_verbs, allowed_http_verbs);
-    fill(
-        &mut all.allowed_additional_status_codes,
-        allowed_additional_status_codes,
-    );
-    fill(&mut all.cache_keys, cache_keys);
-    fill(&mut all.cache_name, cache_name);
-    fill(&mut all.default_cache_control, default_cache_control);
-    fill(&mut all.disable_coalescing, disable_coalescing);
-    fill(&mut all.disk, disk);
-    fill(&mut all.headers, headers);
-    fill(&mut all.key, key);
-    fill(&mut all.max_cacheable_body_bytes, max_cacheable_body_bytes);
-    fill(&mut all.mode, mode);
-    fill(&mut all.purge_from, purge_from);
-    fill(&mut all.regex, regex);
-    fill(&mut all.stale, stale);
-    fill(&mut all.timeout, timeout);
-    fill(&mut all.ttl, ttl);
-    all
+/// The settings of a handler, and those of the app where it has none; and the names of the latter.
+fn merged(own: &ResponseCache, app: Option<&ResponseCache>) -> (ResponseCache, Vec<&'static str>) {
+    let (mut all, mut names) = (own.clone(), Vec::new());
+    macro_rules! merge {
+        ($app:ident: $($field:ident)*) => {{
+            let ResponseCache { $($field),* } = $app;
+            $(if fill(&mut all.$field, $field) {
+                names.push(stringify!($field));
+            })*
+        }};
+    }
+    if let Some(app) = app {
+        merge!(app: allowed_http_verbs allowed_additional_status_codes cache_keys cache_name
+            default_cache_control disable_coalescing disk headers key max_cacheable_body_bytes mode purge_from regex
+            stale timeout ttl);
+    }
+    (all, names)
 }
 
-fn fill<T: Clone + Default + PartialEq>(own: &mut T, app: &T) {
-    if *own == T::default() {
+fn fill<T: Clone + Default + PartialEq>(own: &mut T, app: &T) -> bool {
+    let takes = *own == T::default() && *app != T::default();
+    if takes {
         own.clone_from(app);
     }
+    takes
+}
+
+/// Settings as text, for `explain`.
+fn described(config: &ResponseCache, names: &[&str]) -> Result<Vec<String>, Refusal> {
+    let mut values = serde_json::to_value(config)
+        .map_err(|error| Refusal::new(format!("the settings have no JSON: {error}")))?;
+    for place in DURATIONS {
+        if let Some(value) = values.pointer_mut(place)
+            && let Some(nanos) = value.as_i64()
+        {
+            *value = Duration(nanos).to_string().into();
+        }
+    }
+    if let Some(timeout) = &config.timeout {
+        values["timeout"] = timeout.backend.to_string().into();
+    }
+    let described = names.iter().map(|name| match &values[name] {
+        Value::String(text) => format!("`{name}` is `{text}`, set by the global `cache`"),
+        other => format!("`{name}` is `{other}`, set by the global `cache`"),
+    });
+    Ok(described.collect())
 }
 
 fn mode(word: &str) -> Result<Mode, Refusal> {
@@ -209,17 +217,19 @@ fn name(config: &ResponseCache) -> Result<&str, Refusal> {
 fn rules(config: &ResponseCache, mode: &Mode) -> Rules {
     let key = config.key.as_ref();
     let of_key = key.map_or(&[][..], |key| key.headers.as_slice());
-    let mut headers = config.headers.iter().chain(of_key);
+    let has_credentials = |names: &[String]| {
+        let mut names = names.iter();
+        names.any(|name| name.eq_ignore_ascii_case("Authorization"))
+    };
     Rules {
         // That header is nginx's, and is not removed from the response here.
         ignores_accel_expires: true,
         ignores_cache_control: !mode.of_responses,
         ignores_expires: !mode.of_responses,
         ignores_vary: key.is_some_and(|key| key.disable_vary),
-        // Then each set of credentials has responses of its own.
-        ignores_authorization: headers.any(|name| name.eq_ignore_ascii_case("Authorization"))
-            && config.cache_keys.is_empty()
-            && key.is_none_or(|key| key.template.is_empty()),
+        // Each set of credentials has responses of its own then.
+        ignores_authorization: has_credentials(&config.headers)
+            || has_credentials(of_key) && config.cache_keys.is_empty(),
         ..Rules::default()
     }
 }
@@ -305,7 +315,6 @@ fn key_parts(
         true => Part::Out,
         false => Part::In,
     };
-    let headers = config.headers.iter().chain(&key.headers);
     Ok(KeyParts {
         method: part(key.disable_method),
         scheme: (!key.disable_scheme).then(|| addresses(builder.server)),
@@ -315,13 +324,38 @@ fn key_parts(
             (false, true) => Query::Sorted,
             (false, false) => Query::AsSent,
         },
-        headers: headers.map(|name| name.as_bytes().into()).collect(),
+        headers: names(config, key, builder.server)?,
         text: match key.template.as_str() {
             "" => None,
             text => Some(builder.template(text)?),
         },
         is_shown: !key.hide,
     })
+}
+
+/// Request headers by which responses vary, whatever they say. What a trusted proxy says of the client, handlers believe,
+/// but many proxies let clients say it.
+fn names(
+    config: &ResponseCache,
+    key: &CacheKey,
+    server: &Server,
+) -> Result<Option<Arc<[u8]>>, Refusal> {
+    let own = config.headers.iter().chain(&key.headers);
+    let mut fields = Fields::new();
+    for name in own.map(String::as_bytes) {
+        fields.push(FieldId::Vary, name);
+    }
+    if server.trusted_proxies.is_some() {
+        for name in CLAIMS {
+            fields.push(FieldId::Vary, name);
+        }
+    }
+    match caching::vary(&fields) {
+        Vary::Names(names) => Ok(Some(names.into())),
+        Vary::Nothing => Ok(None),
+        Vary::Everything => Err(Refusal::new("too many `headers` of a cache, or `*`")
+            .with_help("name the headers by which responses differ, at most 13")),
+    }
 }
 
 /// The listen addresses of a server, by which it differs from all others, in all configurations.
@@ -363,6 +397,8 @@ fn settings(disk: Option<&CacheDisk>, builder: &Builder<'_>) -> Result<Settings,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_model::http::IpSource;
+    use sluice_model::response_cache::CacheTimeout;
 
     #[test]
     fn a_handler_has_the_settings_of_the_app_where_it_has_none() {
@@ -377,13 +413,35 @@ mod tests {
             cache_name: "own".to_owned(),
             ..ResponseCache::default()
         };
-        let all = merged(&own, Some(&app));
+        let (all, names) = merged(&own, Some(&app));
         assert_eq!(
             (all.cache_name.as_str(), all.mode.as_str()),
             ("own", "bypass")
         );
         assert!(all.disable_coalescing && all.headers == ["A"]);
-        assert_eq!(merged(&own, None), own);
+        assert_eq!(names, ["disable_coalescing", "headers", "mode"]);
+        assert_eq!(merged(&own, None), (own, Vec::new()));
+    }
+
+    #[test]
+    fn settings_of_the_app_are_described() {
+        let config = ResponseCache {
+            ttl: Duration(90_000_000_000),
+            mode: "bypass".to_owned(),
+            timeout: Some(CacheTimeout {
+                backend: Duration(1_000_000),
+            }),
+            ..ResponseCache::default()
+        };
+        let said = described(&config, &["ttl", "mode", "timeout"]).unwrap();
+        assert_eq!(
+            said,
+            [
+                "`ttl` is `90s`, set by the global `cache`",
+                "`mode` is `bypass`, set by the global `cache`",
+                "`timeout` is `1ms`, set by the global `cache`",
+            ]
+        );
     }
 
     #[test]
@@ -394,12 +452,43 @@ mod tests {
             ..ResponseCache::default()
         };
         assert!(rules(&config, &strict).ignores_authorization);
-        config.key = Some(CacheKey {
-            template: "all".to_owned(),
+        let key = CacheKey {
+            headers: std::mem::take(&mut config.headers),
             ..CacheKey::default()
-        });
-        assert!(!rules(&config, &strict).ignores_authorization, "not in it");
+        };
+        config.key = Some(key);
+        assert!(rules(&config, &strict).ignores_authorization);
+        config.cache_keys = vec![[("^/a".to_owned(), CacheKey::default())].into()];
+        assert!(
+            !rules(&config, &strict).ignores_authorization,
+            "paths with a key of their own do not have it"
+        );
         assert!(!rules(&ResponseCache::default(), &strict).ignores_authorization);
+    }
+
+    #[test]
+    fn responses_vary_by_what_trusted_proxies_say() {
+        let config = ResponseCache {
+            headers: vec!["X-Tenant".to_owned()],
+            ..ResponseCache::default()
+        };
+        let mut server = Server::default();
+        let of = |config: &ResponseCache, server: &Server| {
+            names(config, &CacheKey::default(), server)
+                .map(|names| names.unwrap_or_default().to_vec())
+        };
+        assert_eq!(of(&config, &server).unwrap(), b"x-tenant,");
+        server.trusted_proxies = Some(IpSource::Static(IpRanges::default()));
+        let names = of(&config, &server).unwrap();
+        assert_eq!(
+            names,
+            b"forwarded,x-forwarded-host,x-forwarded-proto,x-tenant,"
+        );
+        let many = ResponseCache {
+            headers: (0..17).map(|number| format!("X-{number}")).collect(),
+            ..ResponseCache::default()
+        };
+        assert!(of(&many, &Server::default()).is_err());
     }
 
     #[test]

@@ -78,8 +78,8 @@ const SETTINGS: &[OptionDefinition<ResponseCache>] = &[
         "disable_surrogate_key",
         With(|cx, line, _| cx.flag(line)),
     )
-    .but(Always(
-        "responses are purged by key or by a beginning of keys, not by surrogate keys",
+    .but(NoEffect(
+        "responses have surrogate keys if their `Surrogate-Key` header names some, and can be purged by these",
     )),
     option::<ResponseCache>(
         "disk",
