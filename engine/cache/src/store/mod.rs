@@ -367,14 +367,16 @@ impl Store {
             drop(index);
             return self.unlink(digest);
         }
-        if !found.names.is_empty() {
-            index.fork(Digest::of(&[&found.key]), &found.names, now);
+        let variant_of = (!found.names.is_empty()).then(|| Digest::of(&[&found.key]));
+        if let Some(of) = variant_of {
+            index.fork(of, &found.names, now);
         }
         let entry = Entry {
             key: found.key,
             id,
             bytes: found.bytes,
             tags: found.tags,
+            variant_of,
         };
         index.store(digest, entry, now);
         self.shrink(&mut index);
@@ -449,14 +451,16 @@ impl Store {
             drop(index);
             return self.unlink(digest);
         }
-        if !record.names.is_empty() {
-            index.fork(Digest::of(&[&record.key]), &record.names, now);
+        let variant_of = (!record.names.is_empty()).then(|| Digest::of(&[&record.key]));
+        if let Some(of) = variant_of {
+            index.fork(of, &record.names, now);
         }
         let entry = Entry {
             key: record.key.as_slice().into(),
             id: self.next_id(),
             bytes,
             tags: Tags::of(&record.head.fields),
+            variant_of,
         };
         index.store(digest, entry, now);
         self.shrink(&mut index);

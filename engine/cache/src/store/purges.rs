@@ -15,18 +15,20 @@ impl Store {
         let mut index = lock(&self.index);
         self.note_purge(Target::Key(key.to_vec()));
         let digest = Digest::of(&[key]);
-        let found = match index.look(digest, key, unix_now()) {
-            Look::Fork(_) => index.with_key(key),
-            Look::Stored(_) => vec![digest],
+        // They may be there without a fork: one that varies no longer has replaced it, or it was evicted. The next fork would
+        // bring them back.
+        let mut found = index.variants(digest, key);
+        match index.look(digest, key, unix_now()) {
+            Look::Fork(_) => {}
+            Look::Stored(_) => found.push(digest),
             Look::Failed(_) | Look::Nothing => {
                 index.remove(digest);
                 // While the index is being loaded, the file may exist without being indexed.
-                match self.is_loading() && self.file(digest).exists() {
-                    true => vec![digest],
-                    false => Vec::new(),
+                if self.is_loading() && self.file(digest).exists() {
+                    found.push(digest);
                 }
             }
-        };
+        }
         self.remove_all(index, found)
     }
 

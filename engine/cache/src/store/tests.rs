@@ -502,6 +502,34 @@ fn a_response_that_was_requested_before_a_purge_is_not_cached() {
 }
 
 #[test]
+fn a_purge_removes_variants_that_a_later_response_has_hidden() {
+    let folder = Folder::new("hidden-variants");
+    let store = folder.open();
+    let vary = |accept: &str, content: &[u8]| {
+        let mut fill = begin(&store, "/a", b"accept,", &request(accept)).unwrap();
+        fill.write(content);
+        fill.finish();
+    };
+    let found = |accept: &str| {
+        let now = (unix_now(), Moment::START);
+        let found = store.find(&Opened::default(), b"/a", &request(accept), now);
+        match found.1 {
+            Found::Stored(stored) => Some(content(&stored)),
+            Found::Failed(_) | Found::Nothing => None,
+        }
+    };
+    vary("text", b"old text");
+    vary("image", b"old image");
+    put(&store, "/a", b"for all");
+    assert_eq!(found("text").unwrap(), b"for all");
+    assert_eq!(store.purge(b"/a"), 3);
+    vary("image", b"new image");
+    assert_eq!(found("image").unwrap(), b"new image");
+    assert_eq!(found("text"), None);
+    assert_eq!(store.purge(b"/a"), 1);
+}
+
+#[test]
 fn responses_are_purged_by_surrogate_keys() {
     let folder = Folder::new("surrogate-keys");
     let store = folder.open();
