@@ -19,7 +19,11 @@ fn responses_of_every_handler_are_cached() {
     let setup = caching("", &site);
     let www = setup.folder().path().join("www");
     std::fs::create_dir(&www).expect("the folder is new");
-    let write = |name: &str, text: &str| std::fs::write(www.join(name), text).expect("writable");
+    // At once: a file that is written in its place may be read in between.
+    let write = |name: &str, text: &str| {
+        std::fs::write(www.join("new"), text).expect("writable");
+        std::fs::rename(www.join("new"), www.join(name)).expect("writable");
+    };
     let large = "0123456789".repeat(20_000);
     write("small.txt", "small");
     write("large.bin", &large);
