@@ -243,3 +243,34 @@ fn the_command_directs_and_lists() {
     );
     assert_eq!(run(&["set", &own]).0, Some(1));
 }
+
+#[test]
+fn the_command_ejects_for_some_time() {
+    let upstreams = upstreams();
+    let server = Server::start(&proxy("lb_policy round_robin", &upstreams));
+    let admin = format!("localhost:{}", server.admin);
+    let own = format!("127.0.0.1:{}", upstreams[0].port);
+    let run = |args: &[&str]| {
+        let args = [&["upstream"], args, &["--address", &admin]].concat();
+        let output = run_to_end(&server.folder, &args);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        (output.status.code(), said)
+    };
+    let (code, shown) = run(&["eject", &own, "--for", "1h"]);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("ejected for"), "{shown}");
+    assert_eq!(shares(&server, 4), [0, 4]);
+    let (_, list) = run(&["list"]);
+    assert!(
+        list.contains("ejected for") && list.contains("ready"),
+        "{list}"
+    );
+    assert_eq!(run(&["eject", &own, "--for", "0s"]).0, Some(0));
+    assert_eq!(shares(&server, 4), [2, 2]);
+    assert_eq!(run(&["eject", &own]).0, Some(0));
+    assert_eq!(shares(&server, 4), [0, 4], "for thirty seconds");
+    let (code, said) = run(&["eject", &own, "--for", "2h"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("up to 1h"), "{said}");
+    assert_eq!(run(&["eject", "nowhere:1"]).0, Some(1));
+}

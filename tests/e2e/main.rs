@@ -62,6 +62,7 @@ mod remote_admin;
 mod request_ids;
 mod request_paths;
 mod responders;
+mod response_cache;
 mod shared_flight;
 mod shared_limits;
 mod sites;

@@ -28,6 +28,8 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // A cache, a log or a buffered body may reach a limit on the size of files, which must not end the server.
+    sluice_net::sys::process::report_size_limit();
     if std::env::args_os()
         .next()
         .is_some_and(|program| nginx::is_nginx(&program))

@@ -63,6 +63,16 @@ pub const EVICTED_AT_ONCE_MAX: usize = 1000;
 /// well.
 pub const TROUBLE_PAUSE: Duration = Duration::from_secs(10);
 
+/// Keys that a list of the responses of a cache shows: as many as a reader looks through, a megabyte or two.
+pub const KEYS_SHOWN_MAX: usize = 10_000;
+
+/// Memory accounted for a variant of a response in the index, besides that of each entry: two digests in a set.
+pub const VARIANT_BYTES: usize = 64;
+
+/// Surrogate keys of one response in the index: a kilobyte. Pages of shops and newspapers have some dozens; one with more is
+/// removed by a purge of any key.
+pub const TAGS_MAX: usize = 128;
+
 /// Purges that are remembered while the index is being loaded; more count as a purge of everything that is not loaded yet.
 /// Loading takes seconds, and more purges than this in that time are as good as one of everything.
 pub const PURGED_MAX: usize = 4096;

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -38,7 +39,7 @@ pub use address::{Address, AddressError, PortRange};
 pub use dashboard::{Dashboard, DashboardAction};
 pub use dialect::Dialect;
 pub use events::EventsApp;
-pub use handler::{Handler, Route, cache, nginx, proxy};
+pub use handler::{Handler, Route, cache, nginx, proxy, response_cache};
 pub use http::{HttpApp, Server};
 pub use idle::{Idle, idle_settings};
 pub use matcher::{Matcher, MatcherSet};
@@ -49,6 +50,7 @@ pub use storage::{EtcdStorage, FileStorage, PostgresStorage, RedisStorage, Stora
 pub use value::{Duration, TimeLimit, WeakString, placeholder_name};
 
 use object::objects;
+use response_cache::ResponseCache;
 
 object::tagged! {
     /// Where a further configuration is loaded from.
@@ -163,6 +165,8 @@ objects! {
 
     /// What runs, by the name of the app.
     pub struct Apps {
+        /// Settings of all response caches of a Caddyfile.
+        pub cache: Option<Box<ResponseCache>>,
         /// Event handlers.
         pub events: Option<EventsApp>,
         /// File systems by name.

@@ -83,6 +83,23 @@ impl Scratch {
         spare.drain(..spare.len().saturating_sub(SCRATCH_CAPTURES_MAX));
     }
 
+    /// What was captured so far, for a request that goes on apart from this one. Hooks have to be given their environment.
+    pub fn copied(&self) -> Scratch {
+        let captures = self.captures.borrow();
+        let copy = |capture: &Capture| Capture {
+            regexp: Arc::clone(&capture.regexp),
+            locations: capture.locations.clone(),
+            text: capture.text.clone(),
+            origin: capture.origin,
+        };
+        Scratch {
+            captures: RefCell::new(captures.iter().map(copy).collect()),
+            found: RefCell::new(self.found.borrow().clone()),
+            groups: RefCell::new(self.groups.borrow().clone()),
+            ..Scratch::default()
+        }
+    }
+
     /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those
     /// of an earlier match of the same expression.
     pub(crate) fn capture(&self, regexp: &Arc<NamedRegexp>, text: &[u8], origin: Origin) -> bool {
@@ -220,6 +237,20 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_has_what_was_captured() {
+        let scratch = Scratch::new();
+        let regexp = NamedRegexp::new("word", "a(.)").unwrap();
+        assert!(scratch.capture(&regexp, b"ab", Origin::Value));
+        scratch.found_group("path.id", b"7");
+        let copy = scratch.copied();
+        assert!(scratch.capture(&regexp, b"ac", Origin::Value));
+        let mut out = Vec::new();
+        assert_eq!(copy.captured(Some("word"), "1", &mut out), Found::Known);
+        assert_eq!(copy.group("path.id", &mut out), Found::Known);
+        assert_eq!(out, b"b7", "later matches of the original do not change it");
+    }
 
     #[test]
     fn little_memory_is_kept_between_requests() {

@@ -16,7 +16,7 @@ use sluice_model::{Config, Duration as Given, Idle, idle_settings};
 use crate::denied::Denied;
 use crate::document::{self, Change, Condition, Document, Manner};
 use crate::orders::{
-    ChangeOrder, Current, LoadOrder, Order, Orders, Replier, UpgradeOrder, Waiter, reply,
+    ChangeOrder, Current, LoadOrder, Order, Orders, Purge, Replier, UpgradeOrder, Waiter, reply,
 };
 
 /// A response.
@@ -119,6 +119,10 @@ pub enum Task {
     ShowPython,
     /// Show the names and certificates of a local CA.
     ShowAuthority,
+    /// Show the keys of cached responses.
+    ShowCached,
+    /// Remove cached responses.
+    PurgeCached,
 }
 
 /// What the paths of single upstreams begin with.
@@ -127,12 +131,23 @@ const UPSTREAMS: &str = "/reverse_proxy/upstreams/";
 /// What the paths of local CAs begin with.
 const AUTHORITIES: &str = "/pki/ca/";
 
+/// The keys of cached responses, where the Caddy plugin `cache-handler` has them: GET lists them, and PURGE removes responses.
+const CACHED: &str = "/souin-api/souin";
+
+/// What the paths of single keys begin with.
+const CACHED_KEYS: &str = "/souin-api/souin/";
+
+/// The path that stands for all keys.
+const FLUSH: &[u8] = b"flush";
+
 impl Task {
     /// Finds the operation for `head`; the error is the response that rejects the request.
     pub fn of(head: &RequestHead) -> Result<Task, Reply> {
         const READ: &str = "GET, HEAD";
         const ACT: &str = "POST";
         const DIRECT: &str = "PATCH";
+        const REMOVE: &str = "PURGE";
+        const LIST: &str = "GET, HEAD, PURGE";
         const ALL: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
         let path = head.uri.path();
         let (task, allow) = match path {
@@ -146,6 +161,8 @@ impl Task {
             _ if path.starts_with(UPSTREAMS.as_bytes()) => (Task::DirectUpstream, DIRECT),
             b"/python/applications" => (Task::ShowPython, READ),
             _ if path.starts_with(AUTHORITIES.as_bytes()) => (Task::ShowAuthority, READ),
+            _ if path == CACHED.as_bytes() => (Task::ShowCached, LIST),
+            _ if path.starts_with(CACHED_KEYS.as_bytes()) => (Task::PurgeCached, REMOVE),
             b"/config" | b"/id" => (Task::ShowConfig, ALL),
             _ if path.starts_with(b"/config/") || path.starts_with(b"/id/") => {
                 (Task::ShowConfig, ALL)
@@ -159,8 +176,9 @@ impl Task {
             }
         };
         match (&head.method, allow) {
-            (Method::Get | Method::Head, READ | ALL) | (Method::Post, ACT) => Ok(task),
+            (Method::Get | Method::Head, READ | LIST | ALL) | (Method::Post, ACT) => Ok(task),
             (Method::Patch, DIRECT) => Ok(task),
+            (method, REMOVE | LIST) if method.as_str() == REMOVE => Ok(Task::PurgeCached),
             (Method::Post, ALL) => Ok(Task::Change(Manner::Post)),
             (Method::Put, ALL) => Ok(Task::Change(Manner::Put)),
             (Method::Patch, ALL) => Ok(Task::Change(Manner::Patch)),
@@ -185,7 +203,9 @@ impl Task {
             | Task::ShowMetrics
             | Task::ShowUpstreams
             | Task::ShowPython
-            | Task::ShowAuthority => false,
+            | Task::ShowAuthority
+            | Task::ShowCached
+            | Task::PurgeCached => false,
         }
     }
 }
@@ -222,6 +242,8 @@ pub fn perform(
             None => nothing_counted(),
         }),
         Task::DirectUpstream => Next::Response(direct(head, body, current)),
+        Task::ShowCached => Next::Response(list_cached(current)),
+        Task::PurgeCached => Next::Response(purge_cached(head, current)),
         Task::ShowPython => Next::Response(match current.counts() {
             Some(counts) => Reply::json(&counts.python_applications()),
             None => nothing_counted(),
@@ -618,6 +640,56 @@ pub fn not_counting() -> Denied {
     Denied::new(Status::SERVICE_UNAVAILABLE, "nothing is counted yet")
 }
 
+/// The keys of all cached responses.
+fn list_cached(current: &Current) -> Reply {
+    match current.counts() {
+        Some(counts) => Reply::json(&json!(counts.cached_keys())),
+        None => nothing_counted(),
+    }
+}
+
+/// Removes the responses that the path names, from all caches.
+fn purge_cached(head: &RequestHead, current: &Current) -> Reply {
+    let purged = purge_of(head).and_then(|which| {
+        let counts = current.counts().ok_or_else(not_counting)?;
+        counts.purge_all(&which);
+        Ok(Reply {
+            status: Status::NO_CONTENT,
+            ..Reply::done()
+        })
+    });
+    purged.unwrap_or_else(Reply::denied)
+}
+
+/// `flush`, a key, or a beginning of keys with an asterisk behind it. The query of the request is a part of the key. Without
+/// one, the header `Surrogate-Key` has names of groups of responses.
+fn purge_of(head: &RequestHead) -> Result<Purge, Denied> {
+    if head.uri.path() == CACHED.as_bytes() {
+        let lists: Vec<&[u8]> = head.fields.find(b"Surrogate-Key").collect();
+        return match lists.iter().any(|list| !list.is_empty()) {
+            true => Ok(Purge::Tagged(lists.join(&b' '))),
+            false => Err(Denied::bad(
+                "nothing says what to remove: name a key in the path, or surrogate keys in the header `Surrogate-Key`",
+            )),
+        };
+    }
+    let name = head.uri.as_bytes().strip_prefix(CACHED_KEYS.as_bytes());
+    let name = name.unwrap_or_default();
+    if name == FLUSH {
+        return Ok(Purge::Beginning(String::new()));
+    }
+    let name = str::from_utf8(name).ok().and_then(document::decoded);
+    match name {
+        Some(name) if !name.is_empty() => Ok(match name.strip_suffix('*') {
+            Some(beginning) => Purge::Beginning(beginning.to_owned()),
+            None => Purge::Key(name),
+        }),
+        _ => Err(Denied::bad(
+            "the path does not name a key: write `/souin-api/souin/KEY`, or `flush` for all",
+        )),
+    }
+}
+
 fn metrics(head: &RequestHead, current: &Current) -> Reply {
     let Some(counts) = current.counts() else {
         return nothing_counted();
@@ -685,7 +757,43 @@ mod tests {
     }
 
     #[test]
+    fn paths_name_cached_responses() {
+        let named = |path: &str| {
+            let mut head = RequestHead::default();
+            head.uri.set(path.as_bytes());
+            purge_of(&head).ok()
+        };
+        assert_eq!(
+            named("/souin-api/souin/flush"),
+            Some(Purge::Beginning(String::new()))
+        );
+        assert_eq!(
+            named("/souin-api/souin/GET-http:80-a-/b?c=%20d"),
+            Some(Purge::Key("GET-http:80-a-/b?c= d".to_owned()))
+        );
+        assert_eq!(
+            named("/souin-api/souin/GET-http:80-a-/b/*"),
+            Some(Purge::Beginning("GET-http:80-a-/b/".to_owned()))
+        );
+        assert_eq!(named("/souin-api/souin"), None);
+        let mut head = RequestHead::default();
+        head.uri.set(CACHED.as_bytes());
+        let name = b"Surrogate-Key";
+        for list in ["news, home", "shop"] {
+            head.fields
+                .push_raw(FieldId::of(name), name, list.as_bytes());
+        }
+        assert_eq!(
+            purge_of(&head).ok(),
+            Some(Purge::Tagged(b"news, home shop".to_vec()))
+        );
+        assert_eq!(named("/souin-api/souin/"), None);
+        assert_eq!(named("/souin-api/souin/%zz"), None);
+    }
+
+    #[test]
     fn paths_and_methods_choose_the_task() {
+        let purge = Method::from_token(b"PURGE").expect("a token");
         for (method, path, expected) in [
             (Method::Post, "/load", Ok(Task::Load)),
             (Method::Get, "/load", Err(405)),
@@ -701,6 +809,16 @@ mod tests {
             (Method::Post, "/stop", Ok(Task::Stop)),
             (Method::Get, "/stop", Err(405)),
             (Method::Get, "/configs", Err(404)),
+            (Method::Get, "/souin-api/souin", Ok(Task::ShowCached)),
+            (
+                purge.clone(),
+                "/souin-api/souin/flush",
+                Ok(Task::PurgeCached),
+            ),
+            (Method::Delete, "/souin-api/souin/flush", Err(405)),
+            (purge.clone(), "/souin-api/souin", Ok(Task::PurgeCached)),
+            (Method::Post, "/souin-api/souin", Err(405)),
+            (purge, "/config/", Err(405)),
         ] {
             let found = Task::of(&head(method, path, "")).map_err(|reply| reply.status.code());
             assert_eq!(found, expected, "{path}");

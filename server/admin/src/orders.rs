@@ -143,6 +143,12 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// Removes responses from the cache with this name in the status; returns how many, or `None` if no cache has it.
     fn purge(&self, cache: &str, which: &Purge) -> Option<usize>;
 
+    /// The keys of cached responses, in order.
+    fn cached_keys(&self) -> Vec<String>;
+
+    /// Removes responses from all caches; returns how many.
+    fn purge_all(&self, which: &Purge) -> usize;
+
     /// Logs that an action of the dashboard was used.
     fn note_action(&self, used: &ActionUse<'_>);
 
@@ -172,6 +178,8 @@ pub enum Purge {
     Key(String),
     /// Those whose key begins so.
     Beginning(String),
+    /// Those with one of these surrogate keys, a list as in the header `Surrogate-Key`.
+    Tagged(Vec<u8>),
 }
 
 /// The use of an action of the dashboard.

@@ -59,8 +59,6 @@ pub struct Serving<'m> {
     pub authorities: Option<&'m dyn Authorities>,
     /// Certificates and their sources.
     pub keys: &'m Keys<'m>,
-    /// What the handlers of all servers share.
-    pub shared: Slots,
 }
 
 /// Builds the handlers of a module. `serve` provides it, so the pipeline knows no module.
@@ -131,12 +129,14 @@ pub struct Builder<'m> {
 }
 
 impl<'m> Builder<'m> {
-    /// Builds the routes of `server`, found at `place` in the configuration. Also returns the model of each list.
+    /// Builds the routes of `server`, found at `place` in the configuration. Also returns the model of each list. The handlers
+    /// of all servers have `shared` in common.
     pub fn program(
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
         modules: BuildModule,
+        shared: &Slots,
         serving: Option<Serving<'m>>,
     ) -> Result<(Program, Vec<Listed<'m>>), Vec<Refusal>> {
         let recorder = serving.as_ref().map(|serving| serving.recorder);
@@ -148,9 +148,7 @@ impl<'m> Builder<'m> {
             recorder,
             authorities: serving.as_ref().and_then(|serving| serving.authorities),
             keys: serving.as_ref().map(|serving| serving.keys),
-            shared: serving
-                .as_ref()
-                .map_or_else(Slots::default, |serving| serving.shared.clone()),
+            shared: shared.clone(),
             own: Slots::default(),
             modules,
             metrics: serving.and_then(|serving| serving.metrics),

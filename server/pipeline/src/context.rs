@@ -102,6 +102,11 @@ pub struct Aside {
     pub body_text: Option<Box<[u8]>>,
     /// The upstream's response, for `copy_response`.
     pub of_upstream: Option<Held>,
+    /// Whether a proxy has asked an upstream about the request and then passed it on, as `forward_auth` does: the
+    /// response may be for this client only.
+    pub is_vouched_for: bool,
+    /// Whether a cache has the handlers behind it respond. Further ones would wait for it, as their keys are the same.
+    pub is_being_cached: bool,
     /// The head of the upstream's response as received, for coalescing and the cache.
     pub shared_head: Option<ResponseHead>,
     /// What the request holds until the response has ended: its slots in `in_flight` and connection limits, for
@@ -118,11 +123,11 @@ pub struct Aside {
     pub head: Option<ResponseHead>,
     /// What a handler that returned [`Step::Later`](crate::Step::Later) continues with.
     pub awaited: Option<Box<dyn Any>>,
-    /// What a cache of several nodes did with the request, for `Cache-Status`.
+    /// What a cache did with the request, for `Cache-Status`, if it sends that.
     pub cache: Option<Box<CacheNote>>,
 }
 
-/// What a cache of several nodes did with a request.
+/// What a cache did with a request.
 #[derive(Debug, Default)]
 pub struct CacheNote {
     /// Whether another node of the cache sent the request: it gets the response as the upstream sent it.
@@ -135,6 +140,8 @@ pub struct CacheNote {
     pub detail: Option<String>,
     /// Whether another node has responded instead.
     pub is_forwarded: bool,
+    /// Whether the request was forwarded because it does not accept the cached response.
+    pub is_by_request: bool,
 }
 
 /// The ID of a request, which `request_id` has set.
@@ -303,7 +310,7 @@ pub struct Held {
 }
 
 /// A set of small numbers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Groups {
     words: Vec<u64>,
 }
@@ -520,6 +527,17 @@ impl Context {
             dialect: self.dialect.apart(),
             mapped: self.mapped.clone(),
             ..Context::default()
+        }
+    }
+
+    /// A context with which the handlers that follow the current one can run apart from this request, whose client gets
+    /// another response meanwhile.
+    pub fn continued(&self) -> Context {
+        Context {
+            frames: self.frames.clone(),
+            groups: self.groups.clone(),
+            scratch: self.scratch.copied(),
+            ..self.apart()
         }
     }
 

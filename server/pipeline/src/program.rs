@@ -1,10 +1,13 @@
 //! Runs a request through the routes of its server. Handlers do the work; this module only decides the order: which
 //! route is next, what a group or a terminal route skips, and which routes handle errors.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use sluice_message::{FieldId, ResponseHead, Status, Version};
-use sluice_net::{Body, FailureKind, Response, Side, clock};
+use sluice_net::{Body, Failure, FailureKind, Response, Side, Timer, clock};
 use sluice_route::{MatcherSets, RouteIndex};
 
 use crate::context::{ErrorInfo, Exchange, Held};
@@ -13,6 +16,8 @@ use crate::frame::{Frame, Scope};
 use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
 use crate::request_id;
+use crate::seldom::Seldom;
+use crate::step::Waiting;
 use crate::subrequests::ServerRef;
 use crate::values;
 use crate::virtual_servers::VirtualServers;
@@ -69,6 +74,9 @@ pub struct Route {
 pub trait Watch {
     /// Whether filters may await the response body or something else.
     const WAITS: bool = true;
+    /// Whether the walk is that of the handlers behind one that waits for their response: errors that they do not handle
+    /// themselves end it.
+    const INNER: bool = false;
 
     /// Runs the next handler, which is at this position.
     fn serve(&mut self, _at: Place, handler: &dyn Handler, exchange: &mut Exchange) -> Step {
@@ -125,6 +133,43 @@ struct Unwatched;
 
 impl Watch for Unwatched {}
 
+/// The observer of [`Program::rest`].
+struct Inner;
+
+impl Watch for Inner {
+    const INNER: bool = true;
+}
+
+/// What belongs to the handlers around those that [`Program::rest`] runs.
+struct Outer {
+    filters: Vec<Arc<dyn Filter>>,
+    scopes: Seldom<Vec<Scope>>,
+    intercepted: Vec<Held>,
+}
+
+impl Outer {
+    fn take(exchange: &mut Exchange) -> Outer {
+        let context = &mut exchange.context;
+        let aside = context.aside.as_mut();
+        Outer {
+            filters: std::mem::take(&mut context.filters),
+            scopes: std::mem::take(&mut context.scopes),
+            intercepted: aside
+                .map_or_else(Vec::new, |aside| std::mem::take(&mut aside.intercepted)),
+        }
+    }
+
+    fn restore(self, exchange: &mut Exchange) {
+        let context = &mut exchange.context;
+        context.filters = self.filters;
+        context.scopes = self.scopes;
+        match &mut context.aside {
+            Some(aside) => aside.intercepted = self.intercepted,
+            None => debug_assert!(self.intercepted.is_empty(), "responses are held aside"),
+        }
+    }
+}
+
 impl Program {
     /// Starts the walk.
     pub fn start<'a>(&'a self, exchange: &'a mut Exchange) -> Response<'a, Step> {
@@ -137,7 +182,7 @@ impl Program {
         exchange.context.frames.push(Frame::at(0));
         match self.walk(exchange, watch) {
             Applied::Response(body) => Some(body),
-            Applied::Later(_) | Applied::Filter(..) => None,
+            Applied::Later(_) | Applied::Filter(..) | Applied::Failed(_) => None,
         }
     }
 
@@ -147,6 +192,40 @@ impl Program {
         applied
             .unwrap_or_else(|| self.walk(exchange, &mut Unwatched))
             .into_response(exchange)
+    }
+
+    /// Runs the handlers that follow the current one, and returns their response to it instead of sending it: a body,
+    /// whose head is in `exchange.res`, or the error that none of their own error routes handles. Filters of handlers
+    /// around are not applied yet. A handler calls this while it waits, and returns what it makes of the result.
+    ///
+    /// After `timeout` the handlers are abandoned, which fails as a silent upstream does.
+    pub async fn rest(&self, exchange: &mut Exchange, timeout: Option<Duration>) -> Step {
+        let outer = Outer::take(exchange);
+        let timer = timeout.map(|timeout| {
+            let timer = exchange.worker.timers.timer();
+            timer.set(&exchange.worker.clock, timeout);
+            timer
+        });
+        let mut applied = self.walk(exchange, &mut Inner);
+        let step = loop {
+            let waiting = match applied {
+                Applied::Response(body) => break Step::Done(body),
+                Applied::Failed(fault) => break Step::Fail(*fault),
+                Applied::Later(handler) => handler.wait(exchange),
+                Applied::Filter(filter, body) => filter.wait(exchange, body),
+            };
+            let Some(step) = awaited(waiting, timer.as_ref()).await else {
+                give_up_filters(exchange);
+                let failure = Failure::new(Side::Upstream, FailureKind::Timeout);
+                break Step::Fail(failure.into());
+            };
+            applied = match self.apply(exchange, step, &mut Inner) {
+                Some(applied) => applied,
+                None => self.walk(exchange, &mut Inner),
+            };
+        };
+        outer.restore(exchange);
+        step
     }
 
     /// Produces the response for a request without a usable head: it fails before the first handler.
@@ -196,7 +275,7 @@ impl Program {
         match step {
             Step::Next => None,
             Step::Done(body) => {
-                if exchange.context.metrics.kinds != 0 {
+                if exchange.context.metrics.kinds != 0 && !W::INNER {
                     let after = clock::now().since(exchange.started);
                     exchange.context.metrics.response_begins(after);
                 }
@@ -345,6 +424,10 @@ impl Program {
         fault: Fault,
         watch: &mut W,
     ) -> Option<Applied<'_>> {
+        if W::INNER && exchange.context.scopes.is_empty() {
+            give_up_filters(exchange);
+            return Some(Applied::Failed(Box::new(fault)));
+        }
         let virtual_servers = self.virtual_servers.as_deref();
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
@@ -370,13 +453,7 @@ impl Program {
             message: fault.message.into_owned(),
             id: values::error_id(),
         }));
-        // Filters and intercepted responses belong to the handlers that were abandoned.
-        if let Some(aside) = &mut exchange.context.aside {
-            aside.intercepted.clear();
-        }
-        while let Some(filter) = exchange.context.filters.pop() {
-            filter.give_up(exchange);
-        }
+        give_up_filters(exchange);
         if gone {
             if let Some(servers) = virtual_servers {
                 servers.client_gone(exchange, fault.failure.as_ref());
@@ -408,6 +485,8 @@ enum Applied<'a> {
     Later(&'a dyn Handler),
     /// The filter has to be awaited before the response is complete.
     Filter(Arc<dyn Filter>, Body),
+    /// The handlers behind one that waits for their response have failed.
+    Failed(Box<Fault>),
 }
 
 impl<'a> Applied<'a> {
@@ -416,7 +495,28 @@ impl<'a> Applied<'a> {
             Applied::Response(body) => Response::Ready(body),
             Applied::Later(handler) => Response::Later(handler.wait(exchange)),
             Applied::Filter(filter, body) => Response::Later(filter.wait(exchange, body)),
+            Applied::Failed(_) => unreachable!("only an inner walk ends so, and `rest` runs that"),
         }
+    }
+}
+
+/// Waits for a handler; `None` if the timer expires before.
+async fn awaited(mut waiting: Waiting<'_>, timer: Option<&Timer>) -> Option<Step> {
+    poll_fn(|cx| match (waiting.as_mut().poll(cx), timer) {
+        (Poll::Ready(step), _) => Poll::Ready(Some(step)),
+        (Poll::Pending, Some(timer)) => timer.poll_expired(cx).map(|()| None),
+        (Poll::Pending, None) => Poll::Pending,
+    })
+    .await
+}
+
+/// Removes the filters and the intercepted responses of the handlers that an error abandons.
+fn give_up_filters(exchange: &mut Exchange) {
+    if let Some(aside) = &mut exchange.context.aside {
+        aside.intercepted.clear();
+    }
+    while let Some(filter) = exchange.context.filters.pop() {
+        filter.give_up(exchange);
     }
 }
 
@@ -469,7 +569,9 @@ fn finish<'a, W: Watch>(
     if let Some(aside) = &mut exchange.context.aside {
         aside.intercepted.clear();
     }
-    request_id::label(exchange);
+    if !W::INNER {
+        request_id::label(exchange);
+    }
     Some(Applied::Response(body))
 }
 

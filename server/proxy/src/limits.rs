@@ -119,6 +119,27 @@ pub const CACHE_PUMP_BYTES: usize = 1024 * 1024;
 /// Default time after which unused cached responses are removed (`inactive`); nginx's default.
 pub const CACHE_INACTIVE: Duration = Duration::from_secs(600);
 
+/// Default lifetime of responses that do not say how long they are fresh (`ttl` of `cache`); that of the plugin.
+pub const CACHE_TTL: Duration = Duration::from_secs(120);
+
+/// Default maximum size of the files of a cache (`max_size` of `cache`): the pages of a large site, and little of any disk
+/// that servers have.
+pub const CACHE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Default memory of the index of a cache (`index_size` of `cache`): about 128,000 responses.
+pub const CACHE_INDEX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Default time after which unused responses are removed from the cache of a Caddyfile (`inactive`). Responses that are used
+/// once a day may stay; `max_size` removes them earlier if there is no room.
+pub const CACHE_UNUSED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a request waits in the cache of a Caddyfile for another one that fetches the response, and how long that one may
+/// take until one more tries: nginx's defaults for both.
+pub const CACHE_COALESCE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Requests to other keys by path (`cache_keys` of `cache`): each is a pattern that requests are matched with.
+pub const CACHE_KEY_RULES_MAX: usize = 64;
+
 /// Minimum memory of the index of a cache: nginx's minimum, eight pages of the usual size.
 pub const CACHE_INDEX_BYTES_MIN: usize = 32 * 1024;
 

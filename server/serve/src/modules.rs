@@ -33,9 +33,7 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
     match config {
         Config::AcmeServer(config) => sluice_handlers::acme_server::build(config, builder),
         Config::Authentication(config) => sluice_handlers::authentication::build(config, builder),
-        Config::Cache(config) => {
-            sluice_proxy::cache::build(config, &*language(&config.origin), builder)
-        }
+        Config::Cache(config) => sluice_proxy::cache::build_of_routes(config, builder),
         Config::Encode(config) => sluice_handlers::encode::build(config, builder),
         Config::Error(config) => sluice_handlers::error::build(config, builder),
         Config::FileServer(config) => sluice_handlers::file_server::build(config, builder),
@@ -70,6 +68,9 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
         Config::NginxAccess(config) => sluice_server_nginx::access::build(config, builder),
         Config::NginxAddition(config) => sluice_server_nginx::addition::build(config, builder),
+        Config::NginxCache(config) => {
+            sluice_proxy::cache::build(config, &*language(&config.origin), builder)
+        }
         Config::NginxCharset(config) => sluice_server_nginx::charset::build(config, builder),
         Config::NginxConnections(config) => sluice_server_nginx::limit_conn::build(config, builder),
         Config::NginxContent(config) => sluice_server_nginx::content::build(config, builder),

@@ -437,11 +437,10 @@ fn build(
     let keys = prepared.keys(https, &authority);
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let (mut listens, mut sites) = (Vec::<Listen<Site>>::new(), HashMap::new());
-    let (mut owners, shared) = (
-        HashMap::<(ListenAddr, Transport), String>::new(),
-        Slots::default(),
-    );
+    let mut owners = HashMap::<(ListenAddr, Transport), String>::new();
+    let shared = Slots::default();
     shared.set(proxies.clone());
+    shared.set(sluice_proxy::cache::Defaults::of(&given));
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let Ok(plan) = &plan else { continue };
@@ -714,9 +713,14 @@ fn build_site(
         metrics: around.metrics,
         authorities: around.authorities,
         keys: around.keys,
-        shared: around.shared.clone(),
     };
-    let (rules, _) = Rules::build(server, place, around.config_files, Some(serving))?;
+    let (rules, _) = Rules::build(
+        server,
+        place,
+        around.config_files,
+        around.shared,
+        Some(serving),
+    )?;
     let access = server
         .logs
         .as_ref()

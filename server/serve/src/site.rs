@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use crate::alt_svc::AltSvc;
 use sluice_certs::Challenges;
@@ -16,11 +17,11 @@ use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, write_before_close};
 use sluice_observe::metrics::Marks;
 use sluice_observe::site_counts::SiteMark;
-use sluice_pipeline::build::{Builder, Listed, Serving};
+use sluice_pipeline::build::{Builder, Listed, Serving, Slots};
 use sluice_pipeline::client_ip::TrustedProxies;
 use sluice_pipeline::context::{Context, Exchange};
 use sluice_pipeline::early;
-use sluice_pipeline::handler::Step;
+use sluice_pipeline::handler::{Step, Waiting};
 use sluice_pipeline::odd_headers::ExpectedNames;
 use sluice_pipeline::program::Program;
 use sluice_pipeline::record;
@@ -127,9 +128,10 @@ impl Rules {
         server: &'m Server,
         place: &str,
         config_files: &'m [String],
+        shared: &Slots,
         serving: Option<Serving<'m>>,
     ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
-        let built = Builder::program(server, place, config_files, modules::build, serving);
+        let built = Builder::program(server, place, config_files, modules::build, shared, serving);
         let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
             place: place.to_owned(),
             ..refusal
@@ -237,6 +239,10 @@ impl Subrequests for Site {
             record::end_subrequest(exchange);
             body
         })
+    }
+
+    fn rest<'a>(&'a self, exchange: &'a mut Exchange, timeout: Option<Duration>) -> Waiting<'a> {
+        Box::pin(self.rules.program.rest(exchange, timeout))
     }
 }
 

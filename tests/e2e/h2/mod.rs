@@ -6,7 +6,7 @@ mod grpc;
 pub mod peer;
 mod priorities;
 mod programs;
-mod serving;
+pub mod serving;
 mod siege;
 pub mod tunnels;
 mod upstreams;

@@ -5,7 +5,7 @@ mod addition;
 mod after_requests;
 mod auth;
 mod buffering;
-mod cache;
+pub mod cache;
 mod certbot;
 mod certificates;
 mod charsets;

@@ -1,7 +1,9 @@
 //! `sluice upstream`: shows the upstreams of a running server, and directs one of them.
 
 use serde_json::{Value, json};
+use sluice_admin::limits::EJECT_SECONDS_MAX;
 use sluice_message::uri::encode_path;
+use sluice_model::Duration;
 
 use crate::Exit;
 use crate::admin_client::{Client, Place};
@@ -25,6 +27,14 @@ enum Action {
     Drain(Target),
     /// Send an upstream requests again.
     Ready(Target),
+    /// Send an upstream no requests for some time, not even those that a cookie binds to it.
+    Eject {
+        /// Address of the upstream, as the list shows it.
+        upstream: String,
+        /// For how long, up to 1h; 0s ends an ejection.
+        #[arg(long = "for", value_name = "DURATION", value_parser = seconds, default_value = "30s")]
+        seconds: u32,
+    },
     /// Change the weight or the maximum number of requests of an upstream.
     Set {
         #[command(flatten)]
@@ -45,6 +55,17 @@ struct Target {
     /// Keep it across reloads of the configuration.
     #[arg(long)]
     keep: bool,
+}
+
+/// Whole seconds; a part of one counts as one.
+fn seconds(text: &str) -> Result<u32, String> {
+    let read = Duration::parse(text).ok();
+    let nanos = read.and_then(|duration| u64::try_from(duration.0).ok());
+    let seconds = nanos.map(|nanos| nanos.div_ceil(1_000_000_000));
+    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok());
+    seconds
+        .filter(|seconds| *seconds <= EJECT_SECONDS_MAX)
+        .ok_or_else(|| "use a duration up to 1h, such as 30s or 5m".to_owned())
 }
 
 /// A number, or the configured one.
@@ -69,6 +90,17 @@ impl Args {
             Action::List => client.get(PATH, "application/json")?,
             Action::Drain(target) => direct(&client, &target, json!({ "state": "draining" }))?,
             Action::Ready(target) => direct(&client, &target, json!({ "state": "ready" }))?,
+            Action::Eject { upstream, seconds } => {
+                let seconds = match seconds {
+                    0 => Value::Null,
+                    seconds => json!(seconds),
+                };
+                let target = Target {
+                    upstream,
+                    keep: false,
+                };
+                direct(&client, &target, json!({ "eject_seconds": seconds }))?
+            }
             Action::Set {
                 target,
                 weight,
@@ -147,7 +179,10 @@ fn row(upstream: &Value) -> [String; 7] {
     };
     [
         text("address"),
-        text("state"),
+        match upstream["ejected_for"].as_f64() {
+            Some(left) => format!("ejected for {left:.0} s"),
+            None => text("state"),
+        },
         healthy,
         text("num_requests"),
         text("fails"),

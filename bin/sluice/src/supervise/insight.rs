@@ -1,6 +1,7 @@
 //! What the admin endpoint shows of the running configuration and server: how a request would be handled, local CAs, and
 //! counters.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,20 @@ pub(super) fn note_reload(server: &Server, trigger: &str, outcome: &Result<(), D
 #[derive(Debug)]
 struct Counted(Status);
 
+impl Counted {
+    /// Removes responses from the caches whose directory is meant; `None` if that is none of them.
+    fn purge_where(&self, which: &Purge, is_meant: impl Fn(&Path) -> bool) -> Option<usize> {
+        let stores = self.0.recorder().stores().all();
+        let meant = stores.iter().filter(|store| is_meant(store.path()));
+        let counts = meant.map(|store| match which {
+            Purge::Key(key) => store.purge(key.as_bytes()),
+            Purge::Beginning(prefix) => store.purge_beginning(prefix.as_bytes()),
+            Purge::Tagged(list) => store.purge_tagged(list),
+        });
+        counts.reduce(|sum, count| sum + count)
+    }
+}
+
 impl Counts for Counted {
     fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>) {
         let format = metrics::Format::accepted(accept);
@@ -108,15 +123,21 @@ impl Counts for Counted {
     }
 
     fn purge(&self, cache: &str, which: &Purge) -> Option<usize> {
+        self.purge_where(which, |path| path.display().to_string() == cache)
+    }
+
+    fn cached_keys(&self) -> Vec<String> {
         let stores = self.0.recorder().stores().all();
-        let mut named = stores
-            .iter()
-            .filter(|store| store.path().display().to_string() == cache);
-        let store = named.next()?;
-        Some(match which {
-            Purge::Key(key) => store.purge(key.as_bytes()),
-            Purge::Beginning(prefix) => store.purge_beginning(prefix.as_bytes()),
-        })
+        let keys = stores.iter().flat_map(|store| store.keys());
+        let mut keys: Vec<String> = keys
+            .map(|key| String::from_utf8_lossy(&key).into_owned())
+            .collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn purge_all(&self, which: &Purge) -> usize {
+        self.purge_where(which, |_| true).unwrap_or(0)
     }
 
     fn note_action(&self, used: &ActionUse<'_>) {

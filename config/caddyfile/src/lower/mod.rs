@@ -179,6 +179,7 @@ impl<'r> Lowering<'r> {
         config.apps.http = (!http.servers.is_empty()).then_some(http);
         config.apps.tls = tls;
         config.apps.pki = pki;
+        config.apps.cache = self.options.cache.take().map(Box::new);
         config.apps.events = self.options.events.take();
         config.apps.filesystems = self.options.filesystems.take();
         config.admin = self.admin();

@@ -114,6 +114,9 @@ mod tests {
             "transport http",
             ":80 {\nreverse_proxy a:1 {\ntransport http {\n$\n}\n}\n}",
         ),
+        ("cache", ":80 {\ncache {\n$\n}\n}"),
+        ("api", ":80 {\ncache {\napi {\n$\n}\n}\n}"),
+        ("timeout", ":80 {\ncache {\ntimeout {\n$\n}\n}\n}"),
         (GLOBAL, "{\n$\n}"),
     ];
 

@@ -32,7 +32,6 @@ const PHP: &str = "use `php_fastcgi` with php-fpm";
 const FIREWALL: &str =
     "filter before sluice, or block addresses with `@bad remote_ip <ranges>` and `abort @bad`";
 const PLACE: &str = "sluice has no database of places; match addresses with `remote_ip <ranges>`";
-const CACHE: &str = "cache responses with `proxy_cache` of an nginx.conf; a Caddyfile has no cache";
 const LAYER4: &str = "sluice has no TCP or UDP proxy; run one beside it";
 const HUB: &str = "run it as a program of its own, behind `reverse_proxy`";
 
@@ -41,7 +40,6 @@ const PLUGIN_WORDS: &[PluginWord] = &[
     word("appsec", "hslatman/caddy-crowdsec-bouncer", FIREWALL),
     word("authenticate", "greenpau/caddy-security", AUTHENTICATION),
     word("authorize", "greenpau/caddy-security", AUTHENTICATION),
-    word("cache", "caddyserver/cache-handler", CACHE),
     word("cgi", "aksdb/caddy-cgi", SCRIPTS),
     word(
         "cloudflare",
@@ -112,7 +110,11 @@ const PLUGIN_WORDS: &[PluginWord] = &[
     ),
     word("sablier", "sablierapp/sablier", HUB),
     word("security", "greenpau/caddy-security", AUTHENTICATION),
-    word("souin", "darkweak/souin", CACHE),
+    word(
+        "souin",
+        "darkweak/souin",
+        "write `cache`, which caches responses",
+    ),
     word(
         "supervisor",
         "Baldinof/caddy-supervisor",

@@ -304,7 +304,7 @@ fn cached(
         varies_by_client,
         varies_by_method,
     } = key;
-    Some(Handler::Cache(Box::new(Cache {
+    Some(Handler::NginxCache(Box::new(Cache {
         store,
         key,
         methods: methods(cx, level, &of("cache_methods"))?,

@@ -5,10 +5,13 @@ use md5::{Digest as _, Md5};
 use sluice_message::hex::{hex_pair, hex_text};
 
 /// The MD5 digest of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 16]);
 
 impl Digest {
+    /// The first one in order.
+    pub(crate) const FIRST: Digest = Digest([0; 16]);
+
     /// The digest of several parts as if they were concatenated.
     pub fn of(parts: &[&[u8]]) -> Digest {
         let mut sum = Md5::new();

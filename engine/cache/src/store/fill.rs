@@ -7,11 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::record::Record;
+use super::tags::Tags;
 use super::{Digest, Store, lock};
 use crate::limits::{BLOCK_BYTES_MAX, DISK_BLOCK_BYTES};
 
 /// The directory for incomplete files. Nothing else in the cache directory begins with a dot.
 pub(super) const FOLDER: &str = ".filling";
+
+/// By what a purge finds a response that is being written.
+pub(super) struct Filling {
+    pub key: Vec<u8>,
+    pub tags: Tags,
+}
 
 /// A cache file being written. Dropping it removes the file. After a write error it accepts further writes, and nothing
 /// is cached in the end.
@@ -23,6 +30,7 @@ pub struct Fill {
     /// `None` after a write error.
     file: Option<File>,
     bytes_max: u64,
+    body_bytes_max: u64,
 }
 
 impl Fill {
@@ -39,7 +47,11 @@ impl Fill {
         let path = store.path.join(FOLDER).join(name);
         match create(&path, block.len() as u64) {
             Ok(file) => {
-                lock(&store.filling).insert(record.nonce, record.key.clone());
+                let filling = Filling {
+                    key: record.key.clone(),
+                    tags: Tags::of(&record.head.fields),
+                };
+                lock(&store.filling).insert(record.nonce, filling);
                 Some(Fill {
                     store: store.clone(),
                     digest,
@@ -47,6 +59,7 @@ impl Fill {
                     path,
                     file: Some(file),
                     bytes_max,
+                    body_bytes_max: u64::MAX,
                 })
             }
             Err(error) => {
@@ -57,11 +70,17 @@ impl Fill {
         }
     }
 
+    /// Caches the response only if its body has at most so many bytes.
+    pub fn limit(&mut self, body_bytes_max: u64) {
+        self.body_bytes_max = body_bytes_max;
+    }
+
     /// Appends to the body.
     pub fn write(&mut self, content: &[u8]) {
         let Some(file) = &mut self.file else { return };
         self.record.content_len += content.len() as u64;
-        let is_too_long = self.bytes_max > 0 && self.record.content_len > self.bytes_max;
+        let is_too_long = self.bytes_max > 0 && self.record.content_len > self.bytes_max
+            || self.record.content_len > self.body_bytes_max;
         let written = match is_too_long {
             true => Ok(false),
             false => file.write_all(content).map(|()| true),

@@ -1,17 +1,21 @@
 //! The in-memory index of a cache: its responses, when each was last used, and how much space they take. Its memory is
 //! bounded; it does not touch files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::digest::Digest;
-use crate::limits::NODE_BYTES;
+use super::tags::Tags;
+use crate::limits::{NODE_BYTES, VARIANT_BYTES};
 
 /// The index.
 pub(crate) struct Index {
     nodes: HashMap<Digest, Node>,
     /// The digests, ordered by last use.
     order: BTreeMap<(u64, u64), Digest>,
+    /// The digests of keys with those of their variants, so that the variants of one key are found without a look at all
+    /// responses: each client may have them removed by a POST.
+    variants: BTreeSet<(Digest, Digest)>,
     next: u64,
     /// Total size of the files in bytes.
     pub bytes: u64,
@@ -48,6 +52,10 @@ pub(crate) struct Entry {
     pub id: u64,
     /// Disk space of the file.
     pub bytes: u64,
+    /// Its surrogate keys.
+    pub tags: Tags,
+    /// The digest of its key, if it is one of several variants.
+    pub variant_of: Option<Digest>,
 }
 
 /// The result of a lookup.
@@ -64,6 +72,7 @@ impl Index {
         Index {
             nodes: HashMap::new(),
             order: BTreeMap::new(),
+            variants: BTreeSet::new(),
             next: 0,
             bytes: 0,
             entries: 0,
@@ -142,11 +151,14 @@ impl Index {
         }
     }
 
-    /// Changes the id of an entry after its file was updated; returns false if its id is no longer `before`.
-    pub fn renew(&mut self, digest: Digest, before: u64, id: u64) -> bool {
+    /// Changes the id and the surrogate keys of an entry after its file was updated; returns false if its id is no longer
+    /// `before`.
+    pub fn renew(&mut self, digest: Digest, before: u64, (id, tags): (u64, Tags)) -> bool {
         match self.nodes.get_mut(&digest).map(|node| &mut node.kind) {
             Some(Kind::Stored(entry)) if entry.id == before => {
                 entry.id = id;
+                self.held = self.held - entry.tags.bytes() + tags.bytes();
+                entry.tags = tags;
                 true
             }
             _ => false,
@@ -171,7 +183,7 @@ impl Index {
             return false;
         };
         self.order.remove(&node.at);
-        self.forget(&node.kind)
+        self.forget(digest, &node.kind)
     }
 
     /// Like [`Index::remove`], but only if its file still has this id.
@@ -205,11 +217,33 @@ impl Index {
         found.map(|(digest, _)| *digest).collect()
     }
 
-    /// The digests of all responses with this key, in all variants.
-    pub fn with_key(&self, key: &[u8]) -> Vec<Digest> {
-        let is_one = |node: &Node| matches!(&node.kind, Kind::Stored(entry) if *entry.key == *key);
+    /// The digests of all variants of the response with this key, whose digest is `of`.
+    pub fn variants(&self, of: Digest, key: &[u8]) -> Vec<Digest> {
+        let found = self.variants.range((of, Digest::FIRST)..);
+        let found = found.take_while(|(own, _)| *own == of);
+        // Two keys can have the same digest.
+        let is_one = |digest: &Digest| {
+            let node = self.nodes.get(digest).map(|node| &node.kind);
+            matches!(node, Some(Kind::Stored(entry)) if *entry.key == *key)
+        };
+        let found = found.map(|(_, digest)| *digest);
+        found.filter(is_one).collect()
+    }
+
+    /// The digests of all responses with one of these surrogate keys.
+    pub fn tagged(&self, wanted: &[u64]) -> Vec<Digest> {
+        let is_one =
+            |node: &Node| matches!(&node.kind, Kind::Stored(entry) if entry.tags.has_any(wanted));
         let found = self.nodes.iter().filter(|(_, node)| is_one(node));
         found.map(|(digest, _)| *digest).collect()
+    }
+
+    /// The keys of all responses, once for each variant.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.nodes.values().filter_map(|node| match &node.kind {
+            Kind::Stored(entry) => Some(&*entry.key),
+            Kind::Known | Kind::Fork(_) | Kind::Failed(..) => None,
+        })
     }
 
     fn set(&mut self, digest: Digest, kind: Kind, now: u64) {
@@ -218,6 +252,7 @@ impl Index {
             self.bytes += entry.bytes;
             self.entries += 1;
         }
+        let variant_of = variant_of(&kind);
         let at = (now, self.next);
         self.next += 1;
         self.order.insert(at, digest);
@@ -233,12 +268,17 @@ impl Index {
         };
         if let Some(before) = self.nodes.insert(digest, node) {
             self.order.remove(&before.at);
-            self.forget(&before.kind);
+            self.forget(digest, &before.kind);
         }
+        // After the node before it is forgotten, which may be a variant of the same key.
+        self.variants.extend(variant_of.map(|of| (of, digest)));
     }
 
-    fn forget(&mut self, kind: &Kind) -> bool {
+    fn forget(&mut self, digest: Digest, kind: &Kind) -> bool {
         self.held -= cost(kind);
+        if let Some(of) = variant_of(kind) {
+            self.variants.remove(&(of, digest));
+        }
         match kind {
             Kind::Stored(entry) => {
                 self.bytes -= entry.bytes;
@@ -250,10 +290,20 @@ impl Index {
     }
 }
 
+fn variant_of(kind: &Kind) -> Option<Digest> {
+    match kind {
+        Kind::Stored(entry) => entry.variant_of,
+        Kind::Known | Kind::Fork(_) | Kind::Failed(..) => None,
+    }
+}
+
 fn cost(kind: &Kind) -> usize {
     NODE_BYTES
         + match kind {
-            Kind::Stored(entry) => entry.key.len(),
+            Kind::Stored(entry) => {
+                let variant = entry.variant_of.map_or(0, |_| VARIANT_BYTES);
+                entry.key.len() + entry.tags.bytes() + variant
+            }
             Kind::Fork(names) => names.len(),
             Kind::Known | Kind::Failed(..) => 0,
         }
@@ -272,7 +322,41 @@ mod tests {
             key: key.as_bytes().into(),
             id,
             bytes,
+            tags: Tags::default(),
+            variant_of: None,
         }
+    }
+
+    fn variant(key: &str, id: u64) -> Entry {
+        Entry {
+            variant_of: Some(Digest::of(&[key.as_bytes()])),
+            ..entry(key, id, 1)
+        }
+    }
+
+    #[test]
+    fn variants_are_found_by_their_key() {
+        let mut index = Index::new(usize::MAX);
+        let of = |key: &str| Digest::of(&[key.as_bytes()]);
+        for (number, key) in [(1, "/a"), (2, "/a"), (3, "/b"), (4, "/a")] {
+            index.store(digest(number), variant(key, u64::from(number)), 1);
+        }
+        // A newer one in its place.
+        index.store(digest(2), variant("/a", 9), 2);
+        index.remove(digest(4));
+        assert_eq!(index.variants(of("/a"), b"/a"), [digest(1), digest(2)]);
+        assert_eq!(
+            index.variants(of("/a"), b"/other"),
+            [],
+            "another key with its digest"
+        );
+        assert_eq!(index.variants(of("/b"), b"/b"), [digest(3)]);
+        index.fork(digest(3), b"a,", 3);
+        assert_eq!(index.variants(of("/b"), b"/b"), []);
+        for number in 1..=3 {
+            index.remove(digest(number));
+        }
+        assert!(index.variants.is_empty() && index.held == 0);
     }
 
     #[test]
@@ -323,7 +407,8 @@ mod tests {
         index.end_update(digest(1));
         assert!(index.begin_update(digest(1)));
         assert!(!index.begin_update(digest(2)));
-        assert!(!index.renew(digest(1), 7, 9) && index.renew(digest(1), 8, 9));
+        let newer = || (9, Tags::default());
+        assert!(!index.renew(digest(1), 7, newer()) && index.renew(digest(1), 8, newer()));
         assert!(!index.remove_id(digest(1), 8) && index.remove_id(digest(1), 9));
     }
 
@@ -352,6 +437,7 @@ mod tests {
             sorted(index.with_prefix(b"/a/")),
             [digest(1), digest(2), digest(4)]
         );
-        assert_eq!(sorted(index.with_key(b"/a/1")), [digest(1), digest(4)]);
+        let keys = index.keys().filter(|key| *key == b"/a/1");
+        assert_eq!(keys.count(), 2, "each variant has the key");
     }
 }

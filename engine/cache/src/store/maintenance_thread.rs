@@ -12,6 +12,7 @@ use sluice_net::sys::files::free_bytes;
 
 use super::fill::{self, FOLDER};
 use super::pace::Iteration;
+use super::tags::Tags;
 use super::{Digest, Store, lock, unix_now};
 use crate::limits::{DISK_BLOCK_BYTES, EVICTED_AT_ONCE_MAX, KEEPER_PAUSE};
 
@@ -123,6 +124,8 @@ fn is_digit(byte: u8) -> bool {
 
 /// The contents of a file's header block that the index needs.
 pub(super) struct Examined {
+    /// Its surrogate keys.
+    pub tags: Tags,
     pub key: Box<[u8]>,
     pub names: Vec<u8>,
     pub bytes: u64,
@@ -138,6 +141,7 @@ pub(super) fn examine(path: &Path, digest: Digest) -> Option<Examined> {
     };
     is_called_so.then(|| Examined {
         bytes: (record.block_len as u64 + record.content_len).next_multiple_of(DISK_BLOCK_BYTES),
+        tags: Tags::of(&record.head.fields),
         key: record.key.into(),
         names: record.names,
     })

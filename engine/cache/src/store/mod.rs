@@ -15,7 +15,9 @@ mod pace;
 mod purge_list;
 mod purge_log;
 mod purged;
+mod purges;
 mod record;
+mod tags;
 
 pub use digest::Digest;
 pub use fill::Fill;
@@ -24,7 +26,7 @@ pub use open_responses::{Opened, Stored};
 pub use purge_log::{PurgeError, PurgeReport, PurgeSource, Receipt};
 pub use purged::Target;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +36,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sluice_message::caching::{Times, variant};
 use sluice_message::{Fields, Moment, ResponseHead};
 
-use crate::limits::{DOOMED_MAX, TROUBLE_PAUSE};
+use crate::limits::{DOOMED_MAX, KEYS_SHOWN_MAX, TROUBLE_PAUSE};
+use fill::Filling;
 use flight::Flights;
 use index::{Entry, Index, Look};
 use maintenance_thread::Signal;
@@ -42,6 +45,7 @@ pub use pace::Pace;
 use purge_log::PurgeLog;
 use purged::Purged;
 use record::Record;
+use tags::Tags;
 
 /// Location and limits of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,8 +136,8 @@ pub struct Store {
     renewing: Mutex<()>,
     /// The first id of this run.
     first: u64,
-    /// The keys of responses being written, by nonce. A purge removes those of its key, which are then not cached.
-    filling: Mutex<HashMap<u64, Vec<u8>>>,
+    /// The responses being written, by nonce. A purge removes those that it finds, which are then not cached.
+    filling: Mutex<HashMap<u64, Filling>>,
     /// Purges for the loader.
     purged: Mutex<Purged>,
     /// The list of purges of several nodes, if there is one.
@@ -363,13 +367,16 @@ impl Store {
             drop(index);
             return self.unlink(digest);
         }
-        if !found.names.is_empty() {
-            index.fork(Digest::of(&[&found.key]), &found.names, now);
+        let variant_of = (!found.names.is_empty()).then(|| Digest::of(&[&found.key]));
+        if let Some(of) = variant_of {
+            index.fork(of, &found.names, now);
         }
         let entry = Entry {
             key: found.key,
             id,
             bytes: found.bytes,
+            tags: found.tags,
+            variant_of,
         };
         index.store(digest, entry, now);
         self.shrink(&mut index);
@@ -444,13 +451,16 @@ impl Store {
             drop(index);
             return self.unlink(digest);
         }
-        if !record.names.is_empty() {
-            index.fork(Digest::of(&[&record.key]), &record.names, now);
+        let variant_of = (!record.names.is_empty()).then(|| Digest::of(&[&record.key]));
+        if let Some(of) = variant_of {
+            index.fork(of, &record.names, now);
         }
         let entry = Entry {
             key: record.key.as_slice().into(),
             id: self.next_id(),
             bytes,
+            tags: Tags::of(&record.head.fields),
+            variant_of,
         };
         index.store(digest, entry, now);
         self.shrink(&mut index);
@@ -490,7 +500,8 @@ impl Store {
         };
         match renewed {
             Ok(()) => {
-                lock(&self.index).renew(stored.digest, stored.id, self.next_id());
+                let newer = (self.next_id(), Tags::of(&record.head.fields));
+                lock(&self.index).renew(stored.digest, stored.id, newer);
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
@@ -501,60 +512,12 @@ impl Store {
         }
     }
 
-    /// Removes all responses with this key, in all variants. Returns how many there were.
-    pub fn purge(&self, key: &[u8]) -> usize {
-        let mut index = lock(&self.index);
-        self.note_purge(Target::Key(key.to_vec()));
-        let digest = Digest::of(&[key]);
-        let found = match index.look(digest, key, unix_now()) {
-            Look::Fork(_) => index.with_key(key),
-            Look::Stored(_) => vec![digest],
-            Look::Failed(_) | Look::Nothing => {
-                index.remove(digest);
-                // While the index is being loaded, the file may exist without being indexed.
-                match self.is_loading() && self.file(digest).exists() {
-                    true => vec![digest],
-                    false => Vec::new(),
-                }
-            }
-        };
-        self.remove_all(index, found)
-    }
-
-    /// Removes all responses whose key starts with `prefix`. Returns how many there were.
-    pub fn purge_beginning(&self, prefix: &[u8]) -> usize {
+    /// The keys of cached responses in order, each once, and at most [`KEYS_SHOWN_MAX`] of them.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
         let index = lock(&self.index);
-        self.note_purge(Target::Beginning(prefix.to_vec()));
-        let found = index.with_prefix(prefix);
-        self.remove_all(index, found)
-    }
-
-    /// Removes all responses.
-    fn purge_all(&self) {
-        let index = lock(&self.index);
-        lock(&self.filling).clear();
-        if self.is_loading() {
-            lock(&self.purged).add_all();
-        }
-        let found = index.with_prefix(b"");
-        self.remove_all(index, found);
-    }
-
-    /// Applies a purge of this node or another one to this node; returns how many responses it removed.
-    pub fn purge_here(&self, target: &Target) -> usize {
-        self.counts.purges.fetch_add(1, Ordering::Relaxed);
-        match target {
-            Target::Key(key) => self.purge(key),
-            Target::Beginning(beginning) => self.purge_beginning(beginning),
-        }
-    }
-
-    /// Keeps what is being written or was not loaded yet out of the cache. The index is locked.
-    fn note_purge(&self, target: Target) {
-        lock(&self.filling).retain(|_, key| !target.covers(key));
-        if self.is_loading() {
-            lock(&self.purged).add(target);
-        }
+        let keys: BTreeSet<&[u8]> = index.keys().collect();
+        let shown = keys.into_iter().take(KEYS_SHOWN_MAX);
+        shown.map(<[u8]>::to_vec).collect()
     }
 
     /// Removes responses on all nodes that share a list of purges; `None` if this node has no such list.
@@ -590,14 +553,6 @@ impl Store {
     /// Notes that all purges of other nodes were applied.
     fn set_current(&self) {
         self.is_behind.store(false, Ordering::Release);
-    }
-
-    fn remove_all(&self, mut index: MutexGuard<'_, Index>, found: Vec<Digest>) -> usize {
-        found.iter().for_each(|digest| _ = index.remove(*digest));
-        drop(index);
-        // Files are removed before the purge is acknowledged, so that not even a restart brings them back.
-        found.iter().for_each(|digest| self.unlink(*digest));
-        found.len()
     }
 
     /// Removes a response that must not be used again.

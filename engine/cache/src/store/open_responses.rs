@@ -51,6 +51,11 @@ impl Stored {
         self.len() == 0
     }
 
+    /// The request headers that it varies by, as in [`Vary::Names`](sluice_message::caching::Vary::Names).
+    pub fn names(&self) -> &[u8] {
+        &self.record.names
+    }
+
     pub(super) fn key(&self) -> &[u8] {
         &self.record.key
     }

@@ -502,6 +502,88 @@ fn a_response_that_was_requested_before_a_purge_is_not_cached() {
 }
 
 #[test]
+fn a_purge_removes_variants_that_a_later_response_has_hidden() {
+    let folder = Folder::new("hidden-variants");
+    let store = folder.open();
+    let vary = |accept: &str, content: &[u8]| {
+        let mut fill = begin(&store, "/a", b"accept,", &request(accept)).unwrap();
+        fill.write(content);
+        fill.finish();
+    };
+    let found = |accept: &str| {
+        let now = (unix_now(), Moment::START);
+        let found = store.find(&Opened::default(), b"/a", &request(accept), now);
+        match found.1 {
+            Found::Stored(stored) => Some(content(&stored)),
+            Found::Failed(_) | Found::Nothing => None,
+        }
+    };
+    vary("text", b"old text");
+    vary("image", b"old image");
+    put(&store, "/a", b"for all");
+    assert_eq!(found("text").unwrap(), b"for all");
+    assert_eq!(store.purge(b"/a"), 3);
+    vary("image", b"new image");
+    assert_eq!(found("image").unwrap(), b"new image");
+    assert_eq!(found("text"), None);
+    assert_eq!(store.purge(b"/a"), 1);
+}
+
+#[test]
+fn responses_are_purged_by_surrogate_keys() {
+    let folder = Folder::new("surrogate-keys");
+    let store = folder.open();
+    let tagged = |tags: &str| {
+        let mut head = head("text/plain");
+        let name = b"Surrogate-Key";
+        head.fields
+            .push_raw(FieldId::of(name), name, tags.as_bytes());
+        head
+    };
+    let requested = |key: &[u8], tags: &str| {
+        let mut fill = store
+            .begin(key, b"", &Fields::new(), (&tagged(tags), times()), None)
+            .unwrap();
+        fill.write(b"old");
+        fill
+    };
+    for (key, tags) in [
+        ("/a", "news home"),
+        ("/b", "news"),
+        ("/c", "home"),
+        ("/d", ""),
+    ] {
+        requested(key.as_bytes(), tags).finish();
+    }
+    let late = requested(b"/e", "news");
+    assert_eq!(store.purge_tagged(b"news, none"), 2);
+    late.finish();
+    let is_there = |store: &Arc<Store>, key: &str| find(store, key).is_some();
+    for (key, expected) in [
+        ("/a", false),
+        ("/b", false),
+        ("/c", true),
+        ("/d", true),
+        ("/e", false),
+    ] {
+        assert_eq!(is_there(&store, key), expected, "{key}");
+    }
+    // A validation may change them.
+    let opened = Opened::default();
+    let found = find_at(&store, &opened, "/d", 0).unwrap();
+    store.renew(&found, tagged("shop"), times());
+    assert_eq!(store.purge_tagged(b"shop"), 1);
+    drop(found);
+    drop(store);
+    // The index has those of earlier runs.
+    let store = folder.open();
+    assert!(is_there(&store, "/c"));
+    assert_eq!(store.purge_tagged(b"other"), 0);
+    assert_eq!(store.purge_tagged(b"home"), 1);
+    assert!(!is_there(&store, "/c"));
+}
+
+#[test]
 fn a_purge_also_removes_what_is_not_loaded_yet() {
     let folder = Folder::new("purged-while-loading");
     let store = folder.open();

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Target, Written};
 use crate::limits::SPOOL_QUEUE_MAX;
-use crate::sys::temp_file::report_size_limit;
 
 const NEVER_POISONED: &str = "nothing panics while it holds the queue";
 
@@ -78,7 +77,6 @@ impl Writer {
             queue: Mutex::default(),
             has_jobs: Condvar::new(),
         });
-        report_size_limit();
         let at_work = writer.clone();
         std::thread::Builder::new()
             .name("spool".to_owned())

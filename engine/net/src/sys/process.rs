@@ -112,6 +112,15 @@ fn set_of_all() -> libc::sigset_t {
     }
 }
 
+/// Turns exceeding the file size limit (`RLIMIT_FSIZE`) into a write error; by default the signal would kill the
+/// process, whichever of its files it is.
+pub fn report_size_limit() {
+    // SAFETY: the call takes integers only, and ignoring a signal runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
 /// Sends a signal to another process.
 pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;

@@ -29,15 +29,6 @@ pub fn create_unnamed(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// Turns exceeding the file size limit (`RLIMIT_FSIZE`) into a write error; by default the signal would kill the
-/// process.
-pub fn report_size_limit() {
-    // SAFETY: the call takes integers only, and ignoring a signal runs no code of ours.
-    unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-    }
-}
-
 fn create_and_unlink(folder: &Path) -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

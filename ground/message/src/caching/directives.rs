@@ -54,6 +54,54 @@ impl ResponseDirectives {
     }
 }
 
+/// The `Cache-Control` directives of a request (RFC 9111, section 5.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestDirectives {
+    /// A cached response may be used only after it was validated.
+    pub no_cache: bool,
+    /// The response may not be stored.
+    pub no_store: bool,
+    /// The client wants a cached response or none.
+    pub only_if_cached: bool,
+    /// The highest age in seconds that the client accepts.
+    pub max_age: Option<u32>,
+    /// Seconds for which the response still has to be fresh.
+    pub min_fresh: Option<u32>,
+    /// Seconds for which the response may be stale; [`u32::MAX`] if the client sets no limit.
+    pub max_stale: Option<u32>,
+}
+
+impl RequestDirectives {
+    /// Reads all lines of Cache-Control.
+    pub fn read(fields: &Fields) -> RequestDirectives {
+        let mut found = RequestDirectives::default();
+        if fields.has(FieldId::CacheControl) {
+            each(fields, |name, value| found.note(name, value));
+        }
+        found
+    }
+
+    fn note(&mut self, name: &[u8], value: Option<&[u8]>) {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match () {
+            () if is(b"no-cache") => self.no_cache = true,
+            () if is(b"no-store") => self.no_store = true,
+            () if is(b"only-if-cached") => self.only_if_cached = true,
+            () if is(b"max-age") => least(&mut self.max_age, value),
+            () if is(b"min-fresh") => {
+                // The larger one asks for more; a value that is not a number asks for nothing.
+                let seconds = value.and_then(delta_seconds).unwrap_or(0);
+                self.min_fresh = Some(self.min_fresh.map_or(seconds, |known| known.max(seconds)));
+            }
+            () if is(b"max-stale") && value.is_none() => {
+                self.max_stale = Some(self.max_stale.unwrap_or(u32::MAX));
+            }
+            () if is(b"max-stale") => least(&mut self.max_stale, value),
+            () => {}
+        }
+    }
+}
+
 /// Whether the request's `Cache-Control` forbids storing the response (`no-store`; RFC 9111, section 5.2.1.5).
 pub fn forbids_storing(request: &Fields) -> bool {
     let mut found = false;

@@ -6,10 +6,10 @@ mod storing;
 mod times;
 mod vary;
 
-pub use directives::{ResponseDirectives, forbids_storing};
+pub use directives::{RequestDirectives, ResponseDirectives, forbids_storing};
 pub use storing::{Asked, Given, Refused, Rules, lifetime, may_be_stored};
 pub use times::{Lifetime, Times};
-pub use vary::{Vary, variant, vary};
+pub use vary::{Vary, joined, names_all, variant, vary};
 
 use crate::fields::Fields;
 use crate::name::FieldId;

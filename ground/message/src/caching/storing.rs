@@ -23,6 +23,9 @@ pub struct Rules {
     pub ignores_vary: bool,
     /// `Authorization` is ignored: the upstream does not see the credentials, or they are part of the cache key.
     pub ignores_authorization: bool,
+    /// Something that the cache does not see has admitted the client, such as a cookie: the response is handled like one to
+    /// a request with `Authorization`.
+    pub has_credentials: bool,
     /// Partial responses (206) are stored: requests with the same cache key ask for the same range.
     pub takes_parts: bool,
     /// Lifetime, in seconds, of responses with this status that do not specify one.
@@ -97,7 +100,8 @@ pub fn may_be_stored(
     let said = said(given.fields, rules);
     // RFC 9111, section 3.5.
     let is_for_all = said.public || said.must_revalidate || said.s_maxage.is_some();
-    if !rules.ignores_authorization && asked.fields.has(FieldId::Authorization) && !is_for_all {
+    let is_authorized = rules.has_credentials || asked.fields.has(FieldId::Authorization);
+    if !rules.ignores_authorization && is_authorized && !is_for_all {
         return Err(Refused::Credentials);
     }
     lifetime(given, rules)

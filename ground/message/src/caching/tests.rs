@@ -143,6 +143,12 @@ fn responses_to_authorized_requests_are_stored_only_if_public() {
         let response = format!("Cache-Control: max-age=5, {more}");
         assert!(stored(asked, &response, none).is_ok(), "{more}");
     }
+    let admitted = Rules {
+        has_credentials: true,
+        ..none
+    };
+    assert_eq!(stored("", "Cache-Control: max-age=5", admitted), refused);
+    assert!(stored("", "Cache-Control: s-maxage=5", admitted).is_ok());
     let known = Rules {
         ignores_authorization: true,
         ..none
@@ -198,6 +204,50 @@ fn stale_responses_may_be_used_if_they_allow_it() {
     assert!(!plain.is_fresh(NOW - 11) && !both.outlasts_errors(NOW - 11));
     // Another worker's clock is a little behind.
     assert!(plain.is_fresh(NOW - 1) && plain.age(NOW - 1) == 0);
+}
+
+#[test]
+fn requests_choose_among_cached_responses() {
+    let times = |response: &str| Times {
+        since: NOW,
+        lifetime: stored("", response, Rules::default()).unwrap(),
+    };
+    let plain = times("Cache-Control: max-age=60\nAge: 10");
+    let strict = times("Cache-Control: max-age=50, must-revalidate");
+    for (request, at, expected, of_strict) in [
+        ("", 49, true, true),
+        ("", 50, false, false),
+        ("Cache-Control: no-cache", 0, false, false),
+        ("Cache-Control: max-age=0", 1, false, false),
+        ("Cache-Control: max-age=20", 10, true, true),
+        ("Cache-Control: max-age=20", 11, false, true),
+        ("Cache-Control: max-age=soon", 1, false, false),
+        ("Cache-Control: min-fresh=20", 30, true, true),
+        ("Cache-Control: min-fresh=20", 31, false, false),
+        ("Cache-Control: min-fresh=5, min-fresh=20", 31, false, false),
+        ("Cache-Control: max-stale", 5000, true, false),
+        ("Cache-Control: max-stale=10", 59, true, false),
+        ("Cache-Control: max-stale=10", 60, false, false),
+        ("Cache-Control: max-stale, max-stale=10", 60, false, false),
+        ("Cache-Control: max-stale=10, min-fresh=1", 55, false, false),
+        ("Cache-Control: max-stale=100, max-age=70", 61, false, false),
+        ("Cache-Control: only-if-cached, no-store", 0, true, true),
+    ] {
+        let asked = RequestDirectives::read(&fields(request));
+        assert_eq!(plain.suits(NOW + at, &asked), expected, "{request} {at}");
+        assert_eq!(strict.suits(NOW + at, &asked), of_strict, "{request} {at}");
+    }
+    let asked = RequestDirectives::read(&fields("Cache-Control: only-if-cached, No-Store"));
+    assert!(asked.only_if_cached && asked.no_store && !asked.no_cache);
+}
+
+#[test]
+fn lists_of_names_are_joined() {
+    assert_eq!(joined(b"a,c,".to_vec(), b"b,c,"), b"a,b,c,");
+    assert_eq!(joined(Vec::new(), b"b,"), b"b,");
+    assert_eq!(joined(b"a,".to_vec(), b""), b"a,");
+    assert!(names_all(b"a,b,", b"b,") && names_all(b"a,", b"") && names_all(b"", b""));
+    assert!(!names_all(b"a,", b"a,b,") && !names_all(b"", b"a,") && !names_all(b"aa,", b"a,"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The age of a cached response, and what it may still be used for (RFC 9111, section 4.2).
 
+use super::directives::RequestDirectives;
 use crate::limits::CLOCKS_APART_MAX;
 
 /// How long a response may be used, counted from when it was received.
@@ -42,6 +43,25 @@ impl Times {
     /// future.
     fn is_of_now(&self, now: u64) -> bool {
         now.saturating_add(CLOCKS_APART_MAX) >= self.since
+    }
+
+    /// Whether it may be used without asking for a request with these directives (RFC 9111, sections 4.2 and 5.2.1).
+    pub fn suits(&self, now: u64, asked: &RequestDirectives) -> bool {
+        if asked.no_cache
+            || asked
+                .max_age
+                .is_some_and(|max| self.age(now) > u64::from(max))
+        {
+            return false;
+        }
+        if self.is_fresh(now) {
+            let held = now.saturating_sub(self.since);
+            let left = u64::from(self.lifetime.fresh) - held;
+            return asked.min_fresh.is_none_or(|min| left >= u64::from(min));
+        }
+        // RFC 9111, section 4.2.4: what the response forbids, a request cannot allow.
+        let allowed = asked.max_stale.filter(|_| !self.lifetime.is_strict);
+        asked.min_fresh.is_none() && allowed.is_some_and(|more| self.is_within(now, more))
     }
 
     /// Whether it may still be used if the upstream fails (`stale-if-error`).

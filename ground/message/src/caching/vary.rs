@@ -30,13 +30,34 @@ pub fn vary(fields: &Fields) -> Vary {
     names.dedup();
     match names.len() {
         0 => Vary::Nothing,
-        1..=VARY_NAMES_MAX => Vary::Names(names.into_iter().fold(Vec::new(), |mut all, name| {
-            all.extend_from_slice(&name);
-            all.push(b',');
-            all
-        })),
+        1..=VARY_NAMES_MAX => Vary::Names(listed(names.iter().map(Vec::as_slice))),
         _ => Vary::Everything,
     }
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    names.fold(Vec::new(), |mut all, name| {
+        all.extend_from_slice(name);
+        all.push(b',');
+        all
+    })
+}
+
+/// Two lists of names as one, each name once. They are as in [`Vary::Names`].
+pub fn joined(names: Vec<u8>, more: &[u8]) -> Vec<u8> {
+    if more.is_empty() {
+        return names;
+    }
+    let mut all: Vec<&[u8]> = items([&names[..], more].into_iter()).collect();
+    all.sort_unstable();
+    all.dedup();
+    listed(all.into_iter())
+}
+
+/// Whether a list of names has all of another one. They are as in [`Vary::Names`].
+pub fn names_all(names: &[u8], wanted: &[u8]) -> bool {
+    let mut wanted = items([wanted].into_iter());
+    wanted.all(|name| items([names].into_iter()).any(|known| known == name))
 }
 
 /// Appends the part of the cache key that distinguishes variants of a response that varies by `names` (as in

@@ -1,5 +1,5 @@
-//! sluice's own module `cache`: a shared cache for responses of an upstream (RFC 9111). Caddy's JSON has no equivalent;
-//! the settings are modelled on nginx's `proxy_cache` directives.
+//! sluice's own module `nginx_cache`: a shared cache for responses of an upstream (RFC 9111), with the settings of nginx's
+//! `proxy_cache` directives. `response_cache` has that of Caddyfiles.
 
 use alloc::string::String;
 use alloc::vec::Vec;

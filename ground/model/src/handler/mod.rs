@@ -7,6 +7,7 @@ pub mod nginx;
 pub mod proxy;
 pub mod python;
 mod rate_limit;
+pub mod response_cache;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -30,6 +31,7 @@ use nginx::{
 use proxy::ReverseProxy;
 use python::Python;
 pub use rate_limit::{RateLimit, RateZone, SharedLimit};
+use response_cache::ResponseCache;
 
 /// Header fields with their values, in the order of their names.
 pub type FieldValues = BTreeMap<String, Vec<String>>;
@@ -64,8 +66,8 @@ tagged! {
         AcmeServer(Box<AcmeServer>) = "acme_server",
         /// Asks who the client is.
         Authentication(Authentication) = "authentication",
-        /// Serves responses from the cache. sluice's own module.
-        Cache(Box<Cache>) = "cache",
+        /// Serves responses of the handlers behind it from the cache, in the words of the plugin `cache-handler`.
+        Cache(Box<ResponseCache>) = "cache",
         /// Writes the intercepted response.
         CopyResponse(CopyResponse) = "copy_response",
         /// Copies fields of the intercepted response.
@@ -100,6 +102,8 @@ tagged! {
         NginxBodyFile(BodyFile) = "nginx_body_file",
         /// A request that follows another one, as in nginx. sluice's own module.
         NginxPostAction(PostAction) = "nginx_post_action",
+        /// Serves responses of an upstream from the cache, as nginx does. sluice's own module.
+        NginxCache(Box<Cache>) = "nginx_cache",
         /// Which encoding texts have, as nginx says it. Our own module.
         NginxCharset(Charset) = "nginx_charset",
         /// Limits concurrent requests as nginx's `limit_conn` does. sluice's own module.

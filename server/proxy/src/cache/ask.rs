@@ -4,23 +4,25 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluice_cache::store::{Place, Store, Stored, Updating};
+use sluice_cache::store::{Fill, Place, Store, Stored, Updating};
 use sluice_message::caching::{self, Asked, Given, Lifetime, Times, Vary};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::tasks::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
+use super::file_stream::FileStream;
+use super::key::EntryName;
 use super::peers::{self, Peers};
 use super::tee::{Left, Tee};
 use super::{Rule, Turns, count, is_any_set, is_of_part, now};
 use sluice_pipeline::context::{CacheStatus, Exchange};
 use sluice_pipeline::failure::Fault;
-use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::handler::Step;
 
 /// A request to the upstream.
 pub(super) struct Ask {
     pub store: Arc<Store>,
-    pub key: Vec<u8>,
+    pub name: EntryName,
     /// The cache entry for the response, if it is known.
     pub place: Option<Place>,
     /// The cached response, if it is stale.
@@ -34,10 +36,10 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    pub fn new(store: &Arc<Store>, key: Vec<u8>) -> Ask {
+    pub fn new(store: &Arc<Store>, name: EntryName) -> Ask {
         Ask {
             store: store.clone(),
-            key,
+            name,
             place: None,
             stale: None,
             stores: true,
@@ -65,15 +67,21 @@ impl Rule {
         self: &Arc<Self>,
         exchange: &Exchange,
         ask: Ask,
-    ) -> Result<(), Ask> {
+    ) -> Result<(), Box<Ask>> {
         let Some(left) = Left::enter(&exchange.worker) else {
-            return Err(ask);
+            return Err(Box::new(ask));
         };
         let mut other = Exchange::new(exchange.conn.clone(), exchange.worker.clone());
         other.req = exchange.req.clone();
         other.req.fields.retain(|field| !is_of_part(field.id));
         other.started = clock::now();
-        other.context = exchange.context.apart();
+        other.context = match self.origin.is_rest() {
+            true => exchange.context.continued(),
+            false => exchange.context.apart(),
+        };
+        if is_admitted(exchange) {
+            other.context.aside.get_or_insert_default().is_vouched_for = true;
+        }
         other.context.scratch.set_env(exchange.worker.clone());
         let rule = self.clone();
         in_background(async move {
@@ -97,7 +105,10 @@ impl Rule {
         let (step, heard) = self.hear(exchange, &ask).await;
         let stale = ask.stale.take();
         match step {
-            Step::Fail(fault) => self.failed(exchange, ask, stale, &heard, fault),
+            Step::Fail(fault) => {
+                let stale = stale.zip(before);
+                self.failed(exchange, ask, stale, &heard, fault)
+            }
             Step::Done(body) => {
                 let Some(head) = &heard.head else {
                     return Step::Done(body);
@@ -161,19 +172,13 @@ impl Rule {
                 validates = add_validators(&stored.head().fields, &mut exchange.req.fields);
             }
         }
-        exchange.context.aside.get_or_insert_default().shared_head = Some(ResponseHead {
-            status: Status::CONTINUE,
-            ..ResponseHead::default()
-        });
-        let step = self.origin.wait(exchange).await;
+        let (step, head) = self.origin.hear(exchange).await;
         exchange.req.method = method;
         if ask.stores {
             exchange.req.fields.clone_from(&asked);
         }
-        let aside = exchange.context.aside.as_mut();
-        let head = aside.and_then(|aside| aside.shared_head.take());
         let heard = Heard {
-            head: head.filter(|head| head.status != Status::CONTINUE),
+            head,
             asked,
             validates,
         };
@@ -185,15 +190,28 @@ impl Rule {
         &self,
         exchange: &mut Exchange,
         ask: Ask,
-        stale: Option<Rc<Stored>>,
+        stale: Option<(Rc<Stored>, ResponseHead)>,
         heard: &Heard,
         fault: Fault,
     ) -> Step {
-        let status = heard.head.as_ref().map(|head| head.status);
-        if let Some(stored) = stale
+        let mut status = heard.head.as_ref().map(|head| head.status);
+        if self.origin.is_rest() {
+            // Handlers fail with a status where an upstream would respond with it.
+            status = status.or(Some(fault.status));
+        }
+        if let Some((stored, before)) = stale
             && self.prefers_stale(exchange, &stored, status, Some(&fault))
         {
+            // Without what the handlers have set before they failed.
+            exchange.res = before;
             return self.response(exchange, &ask.store, &stored, CacheStatus::Stale);
+        }
+        if self.origin.is_rest() {
+            // Routes for errors respond to each request anew, so others have nothing to wait for.
+            if let Some(lead) = ask.lead {
+                lead.pass();
+            }
+            return Step::Fail(fault);
         }
         let is_upstream = fault
             .failure
@@ -235,6 +253,7 @@ impl Rule {
             at,
         };
         caching::may_be_stored(Asked { fields: asked }, given, rules)
+            .map(|lifetime| self.own.extended(lifetime))
     }
 
     fn rules_for(&self, status: Status) -> caching::Rules {
@@ -307,7 +326,7 @@ impl Rule {
         };
         match caching::lifetime(given, &self.rules_for(head.status)) {
             Ok(lifetime) => {
-                times.lifetime = lifetime;
+                times.lifetime = self.own.extended(lifetime);
                 ask.store.renew(stored, head.clone(), times);
             }
             Err(_) => ask.store.forget(stored),
@@ -318,11 +337,12 @@ impl Rule {
     }
 
     /// The request headers that the response varies by.
-    fn varying(&self, head: &ResponseHead) -> Vec<u8> {
-        match (self.rules.ignores_vary, caching::vary(&head.fields)) {
+    fn varying(&self, ask: &Ask, head: &ResponseHead) -> Vec<u8> {
+        let names = match (self.rules.ignores_vary, caching::vary(&head.fields)) {
             (false, Vary::Names(names)) => names,
             _ => Vec::new(),
-        }
+        };
+        caching::joined(names, ask.name.parts().1)
     }
 
     /// Whether the response is buffered; nginx does not cache unbuffered responses.
@@ -347,21 +367,31 @@ impl Rule {
         // A HEAD response lacks the body, so it is cached only if GET requests use another key.
         let is_head = exchange.req.method == Method::Head && self.keeps_head && !self.stores_head;
         let at = now(exchange);
-        let may_be = ask.stores && !is_head && self.is_buffered(head);
+        let length = body.len(exchange.inline.len());
+        let may_be = ask.stores
+            && !is_head
+            && self.is_buffered(head)
+            && self.own.may_be_long(length)
+            && !(self.origin.is_rest() && is_event_stream(head));
         let rules = caching::Rules {
-            takes_parts: exchange.context.dialect.is_part(&ask.key),
+            takes_parts: exchange.context.dialect.is_part(&ask.name.key),
+            has_credentials: self.origin.is_rest() && is_admitted(exchange),
             ..self.rules_for(head.status)
         };
         let judged = match may_be && !is_any_set(&self.no_store, exchange) {
             true => self.judged(asked, head, at, &rules).ok(),
             false => None,
         };
-        let names = self.varying(head);
+        let names = self.varying(&ask, head);
         let Some(lifetime) = judged else {
             if let Some(lead) = ask.lead.take() {
                 lead.pass();
             }
-            return Step::Done(body);
+            return match self.origin.is_rest() && ask.stores {
+                // The handlers have not seen the conditions and ranges of the request.
+                true => self.part_of(exchange, head, body),
+                false => Step::Done(body),
+            };
         };
         let times = Times {
             since: at,
@@ -369,7 +399,6 @@ impl Rule {
         };
         let mut stored = head.clone();
         stored.fields.remove(FieldId::Trailer);
-        let length = body.len(exchange.inline.len());
         if let (true, Some(length)) = (
             exchange.req.method == Method::Head && self.keeps_head,
             length,
@@ -381,11 +410,31 @@ impl Rule {
         }
         let fill = ask
             .store
-            .begin(&ask.key, &names, asked, (&stored, times), length);
-        let Some(mut fill) = fill else {
-            return self.part_of(exchange, head, body);
-        };
+            .begin(&ask.name.key, &names, asked, (&stored, times), length);
+        match fill {
+            None => self.part_of(exchange, head, body),
+            Some(fill) => self.keep(exchange, ask, fill, head, body),
+        }
+    }
+
+    /// Caches a response while sending it to the client.
+    fn keep(
+        &self,
+        exchange: &mut Exchange,
+        ask: Ask,
+        mut fill: Fill,
+        head: &ResponseHead,
+        body: Body,
+    ) -> Step {
+        if let Some(max) = self.own.body_bytes_max {
+            fill.limit(max);
+        }
         peers::note_stored(exchange);
+        let body = match body {
+            Body::File(slice) if slice.len > 0 => Body::Stream(Box::new(FileStream::new(slice))),
+            Body::File(_) => Body::Empty,
+            body => body,
+        };
         match body {
             Body::Stream(stream) => {
                 let tee = Tee::new(
@@ -405,9 +454,27 @@ impl Rule {
                 fill.finish();
                 self.part_of(exchange, head, Body::Inline)
             }
-            body => Step::Done(body),
+            Body::Shared(slice) => {
+                fill.write(slice.as_bytes());
+                fill.finish();
+                self.part_of(exchange, head, Body::Shared(slice))
+            }
+            body @ (Body::File(_) | Body::Tunnel(_) | Body::Abort) => Step::Done(body),
         }
     }
+}
+
+/// Whether handlers have admitted the client by something that the cache does not see.
+fn is_admitted(exchange: &Exchange) -> bool {
+    let aside = exchange.context.aside.as_ref();
+    exchange.context.log.user.is_some() || aside.is_some_and(|aside| aside.is_vouched_for)
+}
+
+/// Whether a response goes on for as long as its client listens. Nobody else can wait for its end.
+fn is_event_stream(head: &ResponseHead) -> bool {
+    let kind = head.fields.first(FieldId::ContentType).unwrap_or_default();
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }
 
 /// Makes the request a validation of the cached response; returns whether there is a validator.

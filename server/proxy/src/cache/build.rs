@@ -1,4 +1,4 @@
-//! Builds the `cache` handler from the model.
+//! Builds the cache of an nginx.conf from the model.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +11,10 @@ use sluice_model::cache::{Cache as Config, CachePurges, CacheStore};
 use sluice_route::Template;
 use sluice_store::{Key, StoreError};
 
+use super::key::KeyMaker;
+use super::origin::Origin;
 use super::peers::Peers;
-use super::{Cache, LockTimeouts, Rule, UseStale, Valid};
+use super::{Cache, LockTimeouts, Own, Rule, UseStale, Valid};
 use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_PACE};
 use crate::reverse_proxy;
 use crate::reverse_proxy::language::Language;
@@ -21,7 +23,7 @@ use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 
-/// Builds `cache`.
+/// Builds `nginx_cache`.
 pub fn build<'m>(
     config: &'m Config,
     language: &dyn Language,
@@ -55,8 +57,8 @@ pub fn build<'m>(
     });
     Ok(Box::new(Cache(Arc::new(Rule {
         store,
-        origin,
-        key: builder.template(&config.key)?,
+        origin: Origin::Proxy(Box::new(origin)),
+        key: KeyMaker::Text(builder.template(&config.key)?),
         methods: methods.collect::<Result<_, _>>()?,
         bypass: templates(&config.bypass, builder)?,
         no_store: templates(&config.no_store, builder)?,
@@ -84,6 +86,7 @@ pub fn build<'m>(
         stores_head: config.keep_head && config.store_head,
         max_range_offset: config.max_range_offset,
         peers,
+        own: Own::default(),
     }))))
 }
 
@@ -148,7 +151,7 @@ fn templates(texts: &[String], builder: &Builder<'_>) -> Result<Box<[Template]>,
     texts.iter().map(|text| builder.template(text)).collect()
 }
 
-fn seconds(time: sluice_model::Duration) -> u32 {
+pub(super) fn seconds(time: sluice_model::Duration) -> u32 {
     let time = given(time).unwrap_or_default();
     u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }
@@ -213,7 +216,10 @@ fn pace(files: u32, threshold: Duration, sleep: Duration) -> Pace {
 }
 
 /// Opens the cache, unless the configuration is only validated.
-fn open(settings: &Settings, builder: &Builder<'_>) -> Result<Option<Arc<Store>>, Refusal> {
+pub(super) fn open(
+    settings: &Settings,
+    builder: &Builder<'_>,
+) -> Result<Option<Arc<Store>>, Refusal> {
     let Some(recorder) = builder.recorder else {
         return Ok(None);
     };

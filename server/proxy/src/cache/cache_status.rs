@@ -1,4 +1,4 @@
-//! `Cache-Status` (RFC 9211): what a node of a cache did with a request.
+//! `Cache-Status` (RFC 9211): what a cache did with a request.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use sluice_pipeline::context::{CacheNote, CacheStatus};
 /// The name of the header.
 pub(super) const NAME: &[u8] = b"Cache-Status";
 
-/// The member of one node. `upstream` is the status of the response that the request was forwarded for.
+/// The member of one cache or node. `upstream` is the status of the response that the request was forwarded for.
 pub(super) fn member(
     label: &str,
     status: Option<CacheStatus>,
@@ -48,10 +48,28 @@ fn forwarding(status: Option<CacheStatus>, note: &CacheNote) -> Option<&'static 
         _ if note.is_forwarded => Some("miss"),
         Some(CacheStatus::Hit | CacheStatus::Stale | CacheStatus::Updating) => None,
         Some(CacheStatus::Miss) => Some("miss"),
+        Some(CacheStatus::Expired | CacheStatus::Revalidated) if note.is_by_request => {
+            Some("request")
+        }
         Some(CacheStatus::Expired | CacheStatus::Revalidated) => Some("stale"),
         Some(CacheStatus::Bypass) => Some("bypass"),
         None => Some("method"),
     }
+}
+
+/// Adds the key to a member, if a string may have its characters (RFC 8941, section 3.3.3).
+pub(super) fn push_key(text: &mut String, key: &[u8]) {
+    if !key.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return;
+    }
+    text.push_str("; key=\"");
+    for byte in key {
+        if matches!(byte, b'"' | b'\\') {
+            text.push('\\');
+        }
+        text.push(char::from(*byte));
+    }
+    text.push('"');
 }
 
 /// Names of nodes have no character that a string would have to escape, and neither have the words beside them.
@@ -123,5 +141,22 @@ mod tests {
         for (status, upstream, note, expected) in cases {
             assert_eq!(member("a", status, upstream, note), expected);
         }
+        let refused = CacheNote {
+            is_by_request: true,
+            ..CacheNote::default()
+        };
+        let text = member("a", Some(CacheStatus::Expired), ok, &refused);
+        assert_eq!(text, "a; fwd=request; fwd-status=200");
+    }
+
+    #[test]
+    fn keys_are_strings() {
+        let with = |key: &[u8]| {
+            let mut text = "a; hit".to_owned();
+            push_key(&mut text, key);
+            text
+        };
+        assert_eq!(with(b"GET-/a\"b\\"), "a; hit; key=\"GET-/a\\\"b\\\\\"");
+        assert_eq!(with(b"/\xc3\xa9"), "a; hit", "not ASCII");
     }
 }

@@ -1,11 +1,17 @@
-//! `cache`: caches responses of an upstream (RFC 9111). `sluice-message` decides whether a response may be cached and
-//! how long it is fresh, `sluice-cache` stores it, and `reverse_proxy` sends requests to the upstream.
+//! Response caches (RFC 9111): that of a Caddyfile for the handlers that follow it, and those of an nginx.conf for an
+//! upstream. `sluice-message` decides whether a response may be cached and how long it is fresh, and `sluice-cache` stores it.
 
 mod ask;
 mod build;
 mod cache_status;
 pub mod cached_response;
+mod file_stream;
+mod key;
+mod origin;
+mod own;
 mod peers;
+mod renewal;
+mod routes;
 pub mod tee;
 
 use std::future::poll_fn;
@@ -15,18 +21,20 @@ use std::task::Poll;
 use std::time::Duration;
 
 use sluice_cache::store::{
-    Found, Lead, Opened, Outcome, Place, PurgeError, Receipt, Store, Stored, Target, Turn, Wait,
+    Found, Lead, Opened, Outcome, Place, PurgeError, Receipt, Store, Target, Turn, Wait,
 };
-use sluice_message::caching::Rules;
+use sluice_message::caching::{self, RequestDirectives, Rules};
 use sluice_message::{FieldId, Method, Moment, Status};
 use sluice_net::Body;
-use sluice_route::Template;
+use sluice_route::{MatcherSets, Template};
 
 pub use build::build;
+pub use routes::{Defaults, build as build_of_routes};
 
 use crate::limits::{CACHE_LOOK_PAUSE, CACHE_PURGE_TIMEOUT, CACHE_TURNS_MAX};
-use crate::reverse_proxy::ReverseProxy;
 use ask::Ask;
+use key::{EntryName, KeyMaker};
+use origin::Origin;
 use peers::{Hop, Peers};
 use sluice_pipeline::context::{CacheStatus, Exchange};
 use sluice_pipeline::failure::Fault;
@@ -40,8 +48,8 @@ struct Cache(Arc<Rule>);
 struct Rule {
     /// `None` if the configuration is only validated.
     store: Option<Arc<Store>>,
-    origin: ReverseProxy,
-    key: Template,
+    origin: Origin,
+    key: KeyMaker,
     /// Methods to cache besides GET and HEAD.
     methods: Box<[Method]>,
     bypass: Box<[Template]>,
@@ -62,6 +70,27 @@ struct Rule {
     max_range_offset: Option<u64>,
     /// The nodes, if several are one cache.
     peers: Option<Peers>,
+    /// What only the cache of a Caddyfile has.
+    own: Own,
+}
+
+/// Settings that only the cache of a Caddyfile has; those of an nginx.conf have the defaults.
+#[derive(Default)]
+struct Own {
+    /// Whether `Cache-Control` of requests counts.
+    reads_requests: bool,
+    /// Requests that do not use the cache.
+    exclude: Option<MatcherSets>,
+    /// Clients that may purge with the method PURGE.
+    purge_from: Option<MatcherSets>,
+    /// Seconds for which a stale response may be used if the origin fails, unless it says so itself.
+    stale_seconds: u32,
+    /// Responses with a longer body are not stored; `None` for no limit.
+    body_bytes_max: Option<u64>,
+    /// The name in `Cache-Status`, if the header is sent.
+    name: Option<Box<str>>,
+    /// The settings of the app `cache` that apply, for `explain`.
+    inherited: Box<[String]>,
 }
 
 /// The default lifetime of responses with certain statuses.
@@ -90,6 +119,9 @@ struct LockTimeouts {
 
 impl Handler for Cache {
     fn serve(&self, exchange: &mut Exchange) -> Step {
+        if self.0.is_left_out(exchange) {
+            return Step::Next;
+        }
         self.0.at_once(exchange).unwrap_or(Step::Later)
     }
 
@@ -98,13 +130,18 @@ impl Handler for Cache {
     }
 
     fn account(&self, exchange: &mut Exchange) -> Account {
-        let key = expanded(&self.0.key, exchange);
+        let key = self.0.key.key(exchange);
         let mut account = self.0.origin.account(exchange);
+        if self.0.origin.is_rest() && !self.0.concerns(exchange) {
+            account.says = vec!["does not use the cache for this request".to_owned()];
+            return account;
+        }
         let says = format!(
             "would look up the cache key `{}`; on a miss:",
             String::from_utf8_lossy(&key)
         );
         account.says.insert(0, says);
+        account.says.extend_from_slice(&self.0.own.inherited);
         if let Some(peers) = &self.0.peers {
             let owner = peers.owner_name(&key, exchange.worker.clock.coarse());
             let says = format!("the node `{owner}`, which owns the key, fetches the response:");
@@ -127,11 +164,16 @@ impl Rule {
         if self.peers.is_some() && peers::is_marked(&exchange.req.fields) {
             return None;
         }
-        let key = expanded(&self.key, exchange);
-        match self.find(store, exchange, &key) {
-            (_, Found::Stored(stored)) if stored.times().is_fresh(now(exchange)) => {
+        let name = self.key.name(exchange);
+        let asked = self.directives(exchange);
+        match self.find(store, exchange, name.parts()) {
+            (_, Found::Stored(stored)) if stored.times().suits(now(exchange), &asked) => {
                 let Some(peers) = &self.peers else {
-                    return Some(self.response(exchange, store, &stored, CacheStatus::Hit));
+                    self.begin_note(exchange);
+                    let step = self.response(exchange, store, &stored, CacheStatus::Hit);
+                    let shown = name.is_shown.then_some(&*name.key);
+                    self.label(exchange, &step, shown);
+                    return Some(step);
                 };
                 peers::note(exchange);
                 let step = self.response(exchange, store, &stored, CacheStatus::Hit);
@@ -153,29 +195,56 @@ impl Rule {
         }
     }
 
-    fn find(&self, store: &Store, exchange: &Exchange, key: &[u8]) -> (Place, Found) {
+    /// Looks up a key, with the headers by which its responses have to vary.
+    fn find(
+        &self,
+        store: &Store,
+        exchange: &Exchange,
+        (key, headers): (&[u8], &[u8]),
+    ) -> (Place, Found) {
         let opened = exchange.worker.local::<Opened>();
         let times = (now(exchange), exchange.worker.clock.coarse());
-        store.find(&opened, key, &exchange.req.fields, times)
+        match store.find(&opened, key, &exchange.req.fields, times) {
+            // It is older than the configuration.
+            (place, Found::Stored(stored)) if !caching::names_all(stored.names(), headers) => {
+                (place, Found::Nothing)
+            }
+            found => found,
+        }
     }
 
     async fn run(self: &Arc<Self>, exchange: &mut Exchange) -> Step {
         let Some(store) = &self.store else {
             return self.origin.wait(exchange).await;
         };
+        if let Some(may_purge) = self.may_purge(exchange) {
+            return match may_purge {
+                Ok(()) => match own::surrogate_keys(exchange) {
+                    Some(list) => own::purge_tagged(exchange, store, &list),
+                    None => self.purge(exchange, store).await,
+                },
+                Err(fault) => Step::Fail(fault),
+            };
+        }
         // Of any method: most configurations purge with PURGE. Another node has not found a reason to purge.
         let is_of_node = self.peers.is_some() && peers::is_marked(&exchange.req.fields);
         if !is_of_node && is_any_set(&self.purge, exchange) {
-            let key = expanded(&self.key, exchange);
-            return purge(exchange, store, &key).await;
+            return self.purge(exchange, store).await;
         }
         if !self.is_meant(exchange) {
             return self.pass(exchange, store).await;
         }
-        let key = expanded(&self.key, exchange);
+        let name = self.key.name(exchange);
         match &self.peers {
-            None => self.serve(exchange, store, key, None).await,
-            Some(peers) => Box::pin(self.serve_among(peers, exchange, store, key)).await,
+            None if self.own.name.is_some() => {
+                self.begin_note(exchange);
+                let shown = name.is_shown.then(|| name.key.clone());
+                let step = self.serve(exchange, store, name, None).await;
+                self.label(exchange, &step, shown.as_deref());
+                step
+            }
+            None => self.serve(exchange, store, name, None).await,
+            Some(peers) => Box::pin(self.serve_among(peers, exchange, store, name.key)).await,
         }
     }
 
@@ -184,33 +253,27 @@ impl Rule {
         self: &Arc<Self>,
         exchange: &mut Exchange,
         store: &Arc<Store>,
-        key: Vec<u8>,
+        name: EntryName,
         peers: Option<&Peers>,
     ) -> Step {
-        let mut ask = Ask::new(store, key);
+        let mut ask = Ask::new(store, name);
         if is_any_set(&self.bypass, exchange) {
             if let Some(step) = self.by_owner(peers, exchange, &mut ask).await {
                 // The owner has a newer response now.
-                store.purge(&ask.key);
+                store.purge(&ask.name.key);
                 return step;
             }
             ask.status = CacheStatus::Bypass;
             return self.ask(exchange, ask).await;
         }
+        let asked = self.directives(exchange);
+        ask.stores = !asked.no_store;
         let mut waited = Waited::default();
         // Each iteration either produces a response or waits for another request.
         for turn in 0..CACHE_TURNS_MAX {
-            let (place, found) = self.find(store, exchange, &ask.key);
-            match &found {
-                Found::Failed(status) => {
-                    count(exchange, store, CacheStatus::Hit);
-                    let status = Status::new(*status).unwrap_or(Status::BAD_GATEWAY);
-                    return Step::Fail(Fault::new(status, "the upstream has failed lately"));
-                }
-                Found::Stored(stored) if stored.times().is_fresh(now(exchange)) => {
-                    return self.response(exchange, store, stored, CacheStatus::Hit);
-                }
-                Found::Stored(_) | Found::Nothing => {}
+            let (place, found) = self.find(store, exchange, ask.name.parts());
+            if let Some(step) = self.by_cache(exchange, store, &found, &asked) {
+                return step;
             }
             if turn == 0
                 && let Some(step) = self.by_owner(peers, exchange, &mut ask).await
@@ -218,7 +281,21 @@ impl Rule {
                 return step;
             }
             if let Found::Stored(stored) = found {
-                return self.renew(exchange, ask, place, stored).await;
+                if self.waits_for_renewal(exchange, &stored, &asked)
+                    && ask.lead.is_none()
+                    && turn + 1 < CACHE_TURNS_MAX
+                {
+                    ask.place = Some(place.clone());
+                    let outcome = self.turn(exchange, store, &mut ask, &mut waited).await;
+                    // Another request may have renewed it before this one took the lead.
+                    if outcome == Outcome::Look || ask.lead.is_some() {
+                        continue;
+                    }
+                }
+                return self.renew(exchange, ask, (place, stored), &asked).await;
+            }
+            if ask.lead.is_some() {
+                break;
             }
             if turn == 0 && self.min_uses > 1 {
                 ask.stores &= store.count_use(&place, now(exchange)) >= self.min_uses;
@@ -231,12 +308,38 @@ impl Rule {
         }
         // Another request may have filled the entry after the look and before this one took the lead.
         if ask.lead.is_some()
-            && let (_, Found::Stored(stored)) = self.find(store, exchange, &ask.key)
-            && stored.times().is_fresh(now(exchange))
+            && let (_, Found::Stored(stored)) = self.find(store, exchange, ask.name.parts())
+            && stored.times().suits(now(exchange), &asked)
         {
             return self.response(exchange, store, &stored, CacheStatus::Hit);
         }
         self.ask(exchange, ask).await
+    }
+
+    /// Responds with what was found in the cache, if that suits the request or has to.
+    fn by_cache(
+        &self,
+        exchange: &mut Exchange,
+        store: &Store,
+        found: &Found,
+        asked: &RequestDirectives,
+    ) -> Option<Step> {
+        match found {
+            Found::Failed(status) => {
+                count(exchange, store, CacheStatus::Hit);
+                let status = Status::new(*status).unwrap_or(Status::BAD_GATEWAY);
+                let fault = Fault::new(status, "the upstream has failed lately");
+                Some(Step::Fail(fault))
+            }
+            Found::Stored(stored) if stored.times().suits(now(exchange), asked) => {
+                Some(self.response(exchange, store, stored, CacheStatus::Hit))
+            }
+            Found::Stored(_) | Found::Nothing => {
+                // RFC 9111, section 5.2.1.7.
+                let fault = Fault::new(Status::GATEWAY_TIMEOUT, "the response is not cached");
+                asked.only_if_cached.then_some(Step::Fail(fault))
+            }
+        }
     }
 
     /// Has the owner of the key respond, if that is another node; `None` if this node is to fetch the response.
@@ -246,7 +349,7 @@ impl Rule {
         exchange: &mut Exchange,
         ask: &mut Ask,
     ) -> Option<Step> {
-        let entry = (&*ask.store, &ask.key[..]);
+        let entry = (&*ask.store, &ask.name.key[..]);
         match Box::pin(self.forward(peers?, exchange, entry)).await {
             Hop::Own => None,
             Hop::Done(step) => Some(step),
@@ -295,52 +398,30 @@ impl Rule {
             }
         }
     }
+}
 
-    /// Handles a stale cached response.
-    async fn renew(
-        self: &Arc<Self>,
-        exchange: &mut Exchange,
-        mut ask: Ask,
-        place: Place,
-        stored: std::rc::Rc<Stored>,
-    ) -> Step {
-        let store = ask.store.clone();
-        let times = stored.times();
-        let may_wait = self.use_stale.while_updating && !times.lifetime.is_strict;
-        let may_be_used = may_wait || times.outlasts_updates(now(exchange));
-        let updating = store.begin_update(&place);
-        if updating.is_none() && may_be_used {
-            return self.response(exchange, &store, &stored, CacheStatus::Updating);
+impl Rule {
+    /// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
+    async fn purge(&self, exchange: &mut Exchange, store: &Store) -> Step {
+        let target = match self.key.beginning(exchange) {
+            Some(beginning) => Target::Beginning(beginning),
+            None => Target::Key(self.key.key(exchange)),
+        };
+        // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
+        let is_known = matches!(target, Target::Key(_));
+        let count = match store.purge_everywhere(target.clone()) {
+            None => store.purge_here(&target),
+            Some(receipt) => match Box::pin(purged(exchange, &receipt)).await {
+                // What the other nodes had is unknown.
+                Ok(count) => count.max(1),
+                Err(fault) => return Step::Fail(fault),
+            },
+        };
+        if count == 0 && is_known {
+            return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
         }
-        let is_alone = updating.is_some();
-        ask.updating = updating;
-        ask.place = Some(place);
-        ask.stale = Some(stored.clone());
-        ask.status = CacheStatus::Expired;
-        if is_alone && may_be_used && self.updates_in_background && exchange.body.is_none() {
-            return match self.ask_in_background(exchange, ask) {
-                Ok(()) => self.response(exchange, &store, &stored, CacheStatus::Stale),
-                Err(ask) => self.ask(exchange, ask).await,
-            };
-        }
-        self.ask(exchange, ask).await
-    }
-
-    /// Forwards a request that does not use the cache. A successful unsafe request invalidates the cached response (RFC
-    /// 9111, section 4.4).
-    async fn pass(self: &Arc<Self>, exchange: &mut Exchange, store: &Store) -> Step {
-        if exchange.req.method.is_safe() {
-            return self.origin.wait(exchange).await;
-        }
-        let method = std::mem::replace(&mut exchange.req.method, Method::Get);
-        let key = expanded(&self.key, exchange);
-        exchange.req.method = method;
-        let step = self.origin.wait(exchange).await;
-        if matches!(step, Step::Done(_)) && matches!(exchange.res.status.code(), 200..=399) {
-            store.purge(&key);
-            self.drop_at_owner(exchange, key);
-        }
-        step
+        exchange.res.status = Status::NO_CONTENT;
+        Step::Done(Body::Empty)
     }
 }
 
@@ -359,29 +440,6 @@ async fn wait_for(exchange: &Exchange, mut wait: Wait, timeouts: Duration) -> Op
         Poll::Pending => timer.poll_expired(cx).map(|()| None),
     })
     .await
-}
-
-/// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
-async fn purge(exchange: &mut Exchange, store: &Store, key: &[u8]) -> Step {
-    let target = match key.split_last() {
-        Some((b'*', beginning)) => Target::Beginning(beginning.to_vec()),
-        _ => Target::Key(key.to_vec()),
-    };
-    // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
-    let is_known = matches!(target, Target::Key(_));
-    let count = match store.purge_everywhere(target.clone()) {
-        None => store.purge_here(&target),
-        Some(receipt) => match Box::pin(purged(exchange, &receipt)).await {
-            // What the other nodes had is unknown.
-            Ok(count) => count.max(1),
-            Err(fault) => return Step::Fail(fault),
-        },
-    };
-    if count == 0 && is_known {
-        return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
-    }
-    exchange.res.status = Status::NO_CONTENT;
-    Step::Done(Body::Empty)
 }
 
 /// Waits until a purge of all nodes is recorded.

@@ -209,6 +209,12 @@ impl Flow {
         }
         if let Some(sink) = &mut self.sink {
             sink.write(data);
+            if !sink.is_going_on() {
+                // It is too long, or the disk is full: nobody has to wait for its end any more.
+                self.sink = None;
+                let (lead, _) = std::mem::take(&mut self.turn);
+                lead.into_iter().for_each(Lead::pass);
+            }
         }
         let from = self.read;
         self.read += count as u64;

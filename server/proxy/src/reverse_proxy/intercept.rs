@@ -140,6 +140,8 @@ impl ReverseProxy {
                 // closed.
                 let unwanted = call.into_body(&exchange.worker, response.framing, &mut Vec::new());
                 drop(unwanted);
+                let aside = exchange.context.aside.get_or_insert_default();
+                aside.is_vouched_for = true;
                 Err(Step::Enter(*list))
             }
         }

@@ -32,9 +32,10 @@ pub use ask::Question;
 use crate::limits::BODY_SHOWN_BYTES_MAX;
 use crate::site::{Rules, Site};
 use report::{Explanation, Outcome};
-use sluice_pipeline::build::Listed;
+use sluice_pipeline::build::{Listed, Slots};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
+use sluice_proxy::cache::Defaults;
 use sluice_server_nginx::explained;
 use sluice_tls as https;
 use watch::Watcher;
@@ -111,7 +112,9 @@ impl Explainer {
         let config = https::expand(&self.config, &BTreeSet::new()).config;
         let found = ask::find(&config, question)?;
         let place = format!("apps.http.servers.{}", found.listener.server);
-        let (built, listed) = Rules::build(found.server, &place, &self.config_files, None)
+        let shared = Slots::default();
+        shared.set(Defaults::of(&config));
+        let (built, listed) = Rules::build(found.server, &place, &self.config_files, &shared, None)
             .map_err(Unexplained::Refused)?;
         let site = self.sites.get(&found.listener.server);
         let rules = match site.map(|site| &site.rules) {

@@ -3,7 +3,7 @@
 mod keeping;
 mod nodes;
 mod rules;
-mod sharing;
+pub mod sharing;
 mod stale;
 
 use std::collections::HashMap;
@@ -16,17 +16,17 @@ use crate::upstream::Upstream;
 use crate::wire::{Wire, field};
 
 /// A request as the upstream received it: the lines of the head.
-type Asked = Vec<String>;
+pub type Asked = Vec<String>;
 
 /// An upstream with scripted responses that records its requests.
-struct Origin {
-    upstream: Upstream,
+pub struct Origin {
+    pub upstream: Upstream,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Origin {
     /// `response` gets the request, and how often its target was requested before.
-    fn start(response: impl Fn(&mut Wire, &[String], usize) + Send + Sync + 'static) -> Origin {
+    pub fn start(response: impl Fn(&mut Wire, &[String], usize) + Send + Sync + 'static) -> Origin {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let known = asked.clone();
         let upstream = Upstream::start(move |mut wire| {
@@ -50,7 +50,7 @@ impl Origin {
     }
 
     /// One that responds to each target with these headers, and with the target and how often it was requested.
-    fn describing(fields: &[(&str, &str)]) -> Origin {
+    pub fn describing(fields: &[(&str, &str)]) -> Origin {
         let fields: HashMap<String, String> = fields
             .iter()
             .map(|(target, fields)| ((*target).to_owned(), (*fields).to_owned()))
@@ -69,13 +69,13 @@ impl Origin {
     }
 
     /// How often a target was requested.
-    fn count(&self, path: &str) -> usize {
+    pub fn count(&self, path: &str) -> usize {
         let asked = self.asked.lock().expect("no test panics in it");
         asked.iter().filter(|one| target(one) == path).count()
     }
 
     /// The last request for a target.
-    fn last(&self, path: &str) -> Asked {
+    pub fn last(&self, path: &str) -> Asked {
         let asked = self.asked.lock().expect("no test panics in it");
         let found = asked.iter().rfind(|one| target(one) == path);
         found
@@ -84,13 +84,13 @@ impl Origin {
     }
 }
 
-fn target(head: &[String]) -> &str {
+pub fn target(head: &[String]) -> &str {
     let line = head.first().map_or("", String::as_str);
     line.split(' ').nth(1).unwrap_or_default()
 }
 
 /// A response with these headers; errors of a disconnected client are ignored.
-fn say(wire: &mut Wire, status: &str, fields: &str, body: &str) {
+pub fn say(wire: &mut Wire, status: &str, fields: &str, body: &str) {
     let between = if fields.is_empty() { "" } else { "\r\n" };
     let length = body.len();
     let _ = wire.try_send(format!(
@@ -152,7 +152,7 @@ fn request_field<'a>(head: &'a [String], name: &str) -> Option<&'a str> {
 }
 
 /// The value of a cache metric.
-fn counted(server: &Server, name: &str) -> u64 {
+pub fn counted(server: &Server, name: &str) -> u64 {
     let page = server.metrics();
     let beginning = format!("{name}{{");
     let line = page.lines().find(|line| line.starts_with(&beginning));

@@ -10,15 +10,15 @@ use crate::wire::Wire;
 
 /// A gate that a test opens.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    fn open(&self) {
+    pub fn open(&self) {
         *self.0.0.lock().expect("no test panics in it") = true;
         self.0.1.notify_all();
     }
 
-    fn wait(&self) {
+    pub fn wait(&self) {
         let is_open = self.0.0.lock().expect("no test panics in it");
         drop(self.0.1.wait_while(is_open, |is_open| !*is_open));
     }

@@ -3,6 +3,7 @@
 mod acme_server;
 mod basic_auth;
 pub(super) mod bind;
+pub(super) mod cache;
 mod copy_response;
 mod encode;
 mod error;
@@ -48,7 +49,8 @@ use crate::registry::plugins::plugin_word;
 use crate::tree::{Directive, Quote, Token};
 
 /// The directives that handle requests, in the order in which they run unless the option `order` changes it. It is Caddy's
-/// order; `rate_limit`, `in_flight` and `overload` are placed where the `rate_limit` plugin recommends, before password hashing, and
+/// order; `cache` is placed where the documentation of its plugin says, so that its keys have the target as it was sent; `rate_limit`,
+/// `in_flight` and `overload` are placed where the `rate_limit` plugin recommends, before password hashing, and
 /// `python` where Caddy Snake registers it.
 pub(crate) static IN_ORDER: &[&Definition] = &[
     &tracing::TRACING,
@@ -67,6 +69,7 @@ pub(crate) static IN_ORDER: &[&Definition] = &[
     &timeouts::TIMEOUTS,
     &redir::REDIR,
     &rewrite::METHOD,
+    &cache::CACHE,
     &rewrite::REWRITE,
     &uri::URI,
     &try_files::TRY_FILES,

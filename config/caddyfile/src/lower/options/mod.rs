@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_model::http::{MEMORY_LIMIT_MIN, Metrics};
 use sluice_model::logging::Log;
 use sluice_model::pki::CertificateAuthority;
+use sluice_model::response_cache::ResponseCache;
 use sluice_model::tls::{AcmeIssuer, Issuer, OnDemand};
 use sluice_model::{Admin, Duration, EventsApp, RawModule, Storage};
 
@@ -20,7 +21,7 @@ use super::args::GLOBAL;
 use super::definition::Read::{Flag, With};
 use super::definition::Verdict::{Always, Plugin, Unsupported};
 use super::definition::{Block, NO_OPTIONS, OptionTable, Options, option, refused};
-use super::directives::{self, bind::OPTIONS as BIND_OPTIONS};
+use super::directives::{self, bind::OPTIONS as BIND_OPTIONS, cache::OPTIONS as CACHE_OPTIONS};
 use super::issuers::{ISSUER_OPTIONS, PREFERRED_CHAINS};
 use super::logs::{DEFAULT_LOG, LOG, LogLines};
 use super::matchers::inner_line;
@@ -81,6 +82,7 @@ pub(super) struct GlobalOptions {
     pub(super) certificate_tags: BTreeMap<String, String>,
     pub(super) events: Option<EventsApp>,
     pub(super) filesystems: Option<RawModule>,
+    pub(super) cache: Option<ResponseCache>,
     /// What sets DNS records wherever no other provider is named.
     pub(super) dns: Option<RawModule>,
     /// Where `acme_dns` leaves the provider to `dns`.
@@ -133,6 +135,17 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             "auto_https off|disable_redirects|ignore_loaded_certs|disable_certs",
             With(|cx, line, ()| cx.auto_https(line)),
         ),
+        option::<()>(
+            "cache",
+            "cache [{ … }]",
+            With(|cx, line, ()| {
+                cx.exact::<0>(line, &line.args)?;
+                cx.options.cache = Some(cx.cache_block(line)?);
+                Some(())
+            }),
+        )
+        .own()
+        .holding(Block::Options(&CACHE_OPTIONS)),
         option::<()>(
             "cert_issuer",
             "cert_issuer <name> …",

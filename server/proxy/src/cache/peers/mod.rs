@@ -276,12 +276,12 @@ impl Rule {
                 // A node with another secret would forward the request in a circle.
                 count(store, Outcome::Stranger);
                 note(exchange);
-                self.serve(exchange, store, key, None).await
+                self.serve(exchange, store, key.into(), None).await
             }
             Mark::None => {
                 note(exchange);
                 let peers = may_be_forwarded(exchange, &key).then_some(peers);
-                self.serve(exchange, store, key, peers).await
+                self.serve(exchange, store, key.into(), peers).await
             }
         };
         let is_labelled = noted(exchange).is_some_and(|note| note.is_forwarded);
@@ -302,7 +302,7 @@ impl Rule {
         give_up_filters(exchange);
         note(exchange).is_for_peer = true;
         exchange.res.fields.clear();
-        let step = self.serve(exchange, store, key, None).await;
+        let step = self.serve(exchange, store, key.into(), None).await;
         // Headers of the upstream may have added some.
         give_up_filters(exchange);
         match step {

@@ -299,7 +299,9 @@ fn refused(mut directive: Value, words: &str) {
     directive["handler"] = json!("reverse_proxy");
     let server = json!({ "routes": [{ "handle": [directive] }] });
     let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-    let refusals = Rules::build(&config, "", &[], None).err().expect(words);
+    let refusals = Rules::build(&config, "", &[], &Slots::default(), None)
+        .err()
+        .expect(words);
     assert!(refusals[0].to_string().contains(words), "{}", refusals[0]);
 }
 

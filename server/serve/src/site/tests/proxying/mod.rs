@@ -42,6 +42,7 @@ use sluice_net::workers::{Listen, Workers};
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::Slots;
 use sluice_pipeline::settings::settings;
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -117,7 +118,8 @@ impl Proxy {
 
 fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
     let config: sluice_model::Server = serde_json::from_value(server).unwrap();
-    let rules = Rules::build(&config, "", &[], None).map_err(|refusals| refusals[0].to_string());
+    let rules = Rules::build(&config, "", &[], &Slots::default(), None)
+        .map_err(|refusals| refusals[0].to_string());
     let site = Site {
         rules: rules.unwrap().0,
         settings: settings(&config),
