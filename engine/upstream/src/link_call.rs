@@ -50,7 +50,10 @@ impl LinkCall {
     pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
         let options = link.endpoint.options();
         let (records, upload) = match options.protocol {
-            Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
+            // A connection over which HTTP/3 was to be spoken is none of these.
+            Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 | Protocol::Http3 => {
+                (None, upload)
+            }
             Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
             Protocol::Cgi => (Some(Records::none(options.h1.clone())), upload.at_once()),
             Protocol::Memcached { gzip_flag } => {

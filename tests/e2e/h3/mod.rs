@@ -11,3 +11,4 @@ mod programs;
 pub mod serving;
 mod soak;
 mod upgrades;
+mod upstreams;
