@@ -37,8 +37,8 @@ pub struct Mux {
     pub(super) stage: Cell<Stage>,
     slots: RefCell<Vec<Slot>>,
     pub(super) open: Cell<usize>,
-    /// The stream of the next request. QUIC tells whether the upstream allows one more only when it is opened, of which the
-    /// upstream notices nothing until something is sent on it.
+    /// The stream of the next request. Only opening it shows whether the upstream allows one more, and the upstream notices
+    /// nothing until something is sent on it.
     pub(super) spare: Cell<Option<StreamId>>,
     /// Whether the upstream allowed no further stream when one was needed.
     is_exhausted: Cell<bool>,
@@ -444,7 +444,7 @@ impl Mux {
         self.wake_driver();
     }
 
-    /// Asks the upstream to stop sending on a stream that means nothing to us.
+    /// Sends STOP_SENDING on a stream that means nothing to us.
     pub(super) fn stop(&self, id: StreamId) {
         let code = VarInt::from_u64(Code::STREAM_CREATION_ERROR.0).unwrap_or_default();
         let _ = self.quic.borrow_mut().recv_stream(id).stop(code);
