@@ -154,6 +154,10 @@ pub const QUIC_RECEIVE_TURNS: usize = 8;
 /// Bytes that one connection sends before other connections get their turn.
 pub const QUIC_SENT_PER_TURN_MAX: usize = 256 * 1024;
 
+/// Quiet times of a busy connection between two additions of its lost packets to the counter of the worker: copying the statistics
+/// is not worth it for each request.
+pub const QUIC_RESTS_PER_COUNT: u32 = 64;
+
 /// The kernel's buffers of the UDP socket of one connection, as far as the system allows: the window of a connection.
 pub const QUIC_SOCKET_BYTES: usize = 1024 * 1024;
 

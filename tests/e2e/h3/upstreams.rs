@@ -26,7 +26,8 @@ fn to(upstream: &Server, more: &str, beside: &str) -> String {
     over_http3(&[upstream.port], &format!("{trust}\n{more}"), beside)
 }
 
-fn over_http3(ports: &[u16], transport: &str, beside: &str) -> String {
+/// `reverse_proxy` over HTTP/3 to these ports.
+pub fn over_http3(ports: &[u16], transport: &str, beside: &str) -> String {
     let to: Vec<String> = ports
         .iter()
         .map(|port| format!("https://localhost:{port}"))
@@ -42,7 +43,7 @@ fn serving(directives: &str) -> Server {
     Server::start(&plain(directives))
 }
 
-fn plain(directives: &str) -> String {
+pub fn plain(directives: &str) -> String {
     format!("{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n{directives}\n}}\n")
 }
 

@@ -90,7 +90,10 @@ impl Control {
                 Received::Data(bytes) => self.digest(mux, at, &bytes)?,
                 Received::End | Received::Reset(_) => {
                     return match self.theirs.swap_remove(at).kind {
-                        Kind::Unsaid(_) => Ok(()),
+                        Kind::Unsaid(_) => {
+                            mux.charge(cost::IGNORED);
+                            Ok(())
+                        }
                         Kind::Control(_) | Kind::Encoder | Kind::Decoder(_) => {
                             Err(Code::CLOSED_CRITICAL_STREAM)
                         }

@@ -14,6 +14,7 @@ use super::control::Control;
 use super::failures::Gone;
 use super::mux::{Mux, Stage};
 use super::packets::Packets;
+use crate::limits::QUIC_RESTS_PER_COUNT;
 use crate::streams::{Shared, Streams};
 use sluice_net::ConnectionSlot;
 use sluice_net::limits::TURNS_MAX;
@@ -29,6 +30,7 @@ pub(super) fn start(mux: Rc<Mux>, packets: Packets, slot: ConnectionSlot) {
         phase: Phase::Open,
         waits: Waits::Nothing,
         lost: 0,
+        rests: 0,
     };
     tokio::task::spawn_local(async move {
         poll_fn(|cx| drive.poll(cx)).await;
@@ -46,6 +48,8 @@ struct Drive {
     phase: Phase,
     /// Lost packets that were counted.
     lost: u64,
+    /// How often the connection had nothing to do.
+    rests: u32,
 }
 
 /// The state of the connection.
@@ -80,6 +84,7 @@ impl Drive {
                 return Poll::Ready(());
             }
             if !(has_moved || has_heeded || has_written || has_changed) {
+                self.rest();
                 self.mux.sleep(cx.waker());
                 if self.poll_time(cx).is_pending() {
                     return Poll::Pending;
@@ -217,6 +222,14 @@ impl Drive {
             self.waits = Waits::Nothing;
             self.mux.retire();
         })
+    }
+
+    /// Nothing is left to do for now.
+    fn rest(&mut self) {
+        self.rests = self.rests.wrapping_add(1);
+        if self.rests.is_multiple_of(QUIC_RESTS_PER_COUNT) {
+            self.count();
+        }
     }
 
     /// Adds the packets that were lost since the last time to the counter of the worker.

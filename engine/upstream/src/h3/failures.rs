@@ -47,7 +47,7 @@ impl Lost for Gone {
         match self {
             Gone::Refused => failure(FailureKind::Closed)
                 .with_retry(Retry::Always)
-                .because("it did not process the request (H3_REQUEST_REJECTED)"),
+                .because("it did not process the request (GOAWAY, or H3_REQUEST_REJECTED)"),
             Gone::Reset(code) => {
                 failure(FailureKind::Closed).because(format!("it reset the stream ({code})"))
             }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -16,7 +17,7 @@ use quinn_proto::{
 };
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
-use tokio::io::Interest;
+use tokio::io::{Interest, Ready};
 use tokio::time::Sleep;
 
 use crate::limits::{
@@ -32,7 +33,9 @@ const VERSIONS: [u32; 1] = [1];
 
 /// A socket, and QUIC's endpoint for its only connection.
 pub(super) struct Packets {
-    io: tokio::net::UdpSocket,
+    io: Rc<tokio::net::UdpSocket>,
+    /// Ready when the kernel reports an error, which makes the socket neither readable nor writable.
+    watch: Watch,
     state: UdpSocketState,
     peer: SocketAddr,
     endpoint: Endpoint,
@@ -44,6 +47,9 @@ pub(super) struct Packets {
     /// QUIC's timer, made when it is first needed.
     sleep: Option<Pin<Box<Sleep>>>,
 }
+
+/// What waits for an error of a socket.
+type Watch = Pin<Box<dyn Future<Output = io::Result<Ready>>>>;
 
 /// Why a connection cannot begin.
 pub(super) enum Unbegun {
@@ -75,8 +81,10 @@ impl Packets {
         let mut endpoint = Endpoint::new(Arc::new(endpoint_config), None, finds_mtu, None);
         let begun = endpoint.connect(Instant::now(), config, peer, name);
         let (handle, quic) = begun.map_err(Unbegun::Quic)?;
+        let io = Rc::new(tokio::net::UdpSocket::from_std(socket)?);
         let packets = Packets {
-            io: tokio::net::UdpSocket::from_std(socket)?,
+            watch: watch(&io),
+            io,
             state,
             peer,
             endpoint,
@@ -105,11 +113,28 @@ impl Packets {
         worker: &Worker,
         cx: &mut Context<'_>,
     ) -> io::Result<bool> {
+        self.look(cx)?;
         let has_received = self.receive(quic, worker, cx)?;
         self.inform(quic);
         let has_sent = self.send(quic, worker, cx)?;
         // Last, as packets that were sent change what the timer waits for.
         Ok(has_received || has_sent || self.poll_timer(quic, cx))
+    }
+
+    /// Takes the errors that the kernel reports.
+    fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while let Poll::Ready(looked) = self.watch.as_mut().poll(cx) {
+            looked?;
+            let seen = || Err::<(), _>(ErrorKind::WouldBlock.into());
+            // Until the next one is reported.
+            let _ = self.io.try_io(Interest::ERROR, seen);
+            self.watch = watch(&self.io);
+            match self.io.take_error()? {
+                Some(error) if is_unreachable(&error) => return Err(error),
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
     }
 
     fn receive(
@@ -131,9 +156,10 @@ impl Packets {
             });
             match received {
                 Ok(_) => self.hand_over(quic, &metas[0], &buf),
-                // Looking again registers the task.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+                Err(error) if is_unreachable(&error) => return Err(error),
+                // Looking again registers the task. Others are reports about single packets: that a probe was too large for the
+                // path, for example.
+                Err(_) => {}
             }
         }
         Ok(true)
@@ -245,6 +271,11 @@ impl Packets {
     }
 }
 
+fn watch(io: &Rc<tokio::net::UdpSocket>) -> Watch {
+    let io = io.clone();
+    Box::pin(async move { io.ready(Interest::ERROR).await })
+}
+
 /// A socket from a local address to `peer`.
 fn open(peer: SocketAddr, local: Local) -> io::Result<UdpSocket> {
     let any: SocketAddr = match peer {
@@ -267,10 +298,25 @@ fn open(peer: SocketAddr, local: Local) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Whether an error is about the peer rather than about one packet.
+/// Whether an error is about the peer rather than about one packet, of which the kernel reports some on the next call, whatever
+/// that does.
 fn is_unreachable(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_that_is_too_large_does_not_end_the_connection() {
+        let is_unreachable = |code| is_unreachable(&io::Error::from_raw_os_error(code));
+        // EMSGSIZE, by which the kernel reports that a router had no room for a packet; EAGAIN.
+        assert!(!is_unreachable(90) && !is_unreachable(11));
+        // ECONNREFUSED, EHOSTUNREACH.
+        assert!(is_unreachable(111) && is_unreachable(113));
+    }
 }
