@@ -245,6 +245,28 @@ fn stalled_downloads_hold_little_memory() {
     drop(peers);
 }
 
+/// Connections that wait for their next request.
+#[test]
+fn idle_connections_hold_little_memory() {
+    const CLIENTS: u64 = 200;
+    /// In KiB: the states of QUIC, TLS and HTTP/3, and the task.
+    const EACH_MAX: u64 = 60;
+    let server = Server::start(&site("", "respond hello"));
+    let idle = || {
+        let mut peer = Peer::connect(server.port);
+        assert_eq!(peer.fetch("/").text(), "hello");
+        peer
+    };
+    drop(idle());
+    let before = server.status("RssAnon");
+    let peers: Vec<Peer> = (0..CLIENTS).map(|_| idle()).collect();
+    let after = server.status("RssAnon");
+    let grown = after.saturating_sub(before);
+    println!("{grown} KiB of {CLIENTS} connections");
+    assert!(grown <= CLIENTS * EACH_MAX + MEMORY_STEPS, "{grown} KiB");
+    drop(peers);
+}
+
 #[test]
 fn an_nginx_file_decides_about_early_data() {
     for (line, is_accepted) in [("ssl_early_data on;", true), ("", false)] {

@@ -6,6 +6,7 @@ mod forging;
 mod lifecycle;
 mod limits;
 mod lossy;
+mod lossy_soak;
 mod origin;
 pub mod peer;
 mod programs;
