@@ -9,7 +9,7 @@ use super::peer::{data, frame, head};
 use super::serving::pattern;
 use super::upstreams::{over_http3, plain};
 use crate::client::{Client, ask};
-use crate::harness::{Server, Setup, TIMEOUT};
+use crate::harness::{Server, Setup, TIMEOUT, eventually};
 
 const NO_ERROR: u64 = 0x100;
 const INTERNAL_ERROR: u64 = 0x102;
@@ -333,4 +333,26 @@ fn a_slow_client_holds_up_its_own_response_only() {
         rest.push(slow.byte().expect("the rest"));
     }
     assert!(rest.len() > large.len(), "{}", rest.len());
+}
+
+/// UDP sockets that are connected to a port, of all processes.
+fn sockets_to(port: u16) -> usize {
+    let all = std::fs::read_to_string("/proc/net/udp").expect("the kernel has UDP");
+    let to = format!(":{port:04X}");
+    let remotes = all
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2));
+    remotes.filter(|remote| remote.ends_with(&to)).count()
+}
+
+#[test]
+fn nothing_is_left_of_a_dead_upstream() {
+    let origin = Origin::start(|responder, asked| responder.respond(asked, b"well"));
+    let (server, port) = (before(&[&origin], "", ""), origin.port);
+    assert_eq!(ask(server.port, "/").text(), "well");
+    assert_eq!(sockets_to(port), 1);
+    drop(origin);
+    assert_eq!(ask(server.port, "/").status, 502);
+    let shown = || format!("{} sockets", sockets_to(port));
+    eventually("the end of all", || sockets_to(port) == 0, shown);
 }
