@@ -26,15 +26,16 @@ fn to(upstream: &Server, more: &str, beside: &str) -> String {
     over_http3(&[upstream.port], &format!("{trust}\n{more}"), beside)
 }
 
-/// `reverse_proxy` over HTTP/3 to these ports.
+/// `reverse_proxy` over HTTP/3 to these ports. On a busy machine a handshake may take longer than usual.
 pub fn over_http3(ports: &[u16], transport: &str, beside: &str) -> String {
     let to: Vec<String> = ports
         .iter()
         .map(|port| format!("https://localhost:{port}"))
         .collect();
     format!(
-        "reverse_proxy {} {{\n\ttransport http {{\n\tversions 3\n{transport}\n\t}}\n{beside}\n}}",
-        to.join(" ")
+        "reverse_proxy {} {{\n\ttransport http {{\n\tversions 3\n\tdial_timeout {}s\n{transport}\n\t}}\n{beside}\n}}",
+        to.join(" "),
+        TIMEOUT.as_secs()
     )
 }
 
