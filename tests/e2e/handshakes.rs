@@ -169,12 +169,23 @@ impl ClientCa {
         &self,
         change: impl FnOnce(&mut CertificateParams),
     ) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let (leaf, key) = self.signed(change);
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        (leaf.der().clone(), key)
+    }
+
+    /// The same in PEM.
+    pub fn issue_pem(&self, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+        let (leaf, key) = self.signed(change);
+        (leaf.pem(), key.serialize_pem())
+    }
+
+    fn signed(&self, change: impl FnOnce(&mut CertificateParams)) -> (rcgen::Certificate, KeyPair) {
         let mut params = CertificateParams::new(vec!["me.test".to_owned()]).expect("a name");
         change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let leaf = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        (leaf.der().clone(), key)
+        (leaf, key)
     }
 
     /// A client with a certificate of this CA.

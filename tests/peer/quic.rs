@@ -1,11 +1,16 @@
-//! Clients of other QUIC libraries against sluice: quic-go, and aioquic for what quic-go does not try. `cargo xtask peer`
-//! builds and installs them.
+//! Other QUIC libraries against sluice: clients on quic-go, and on aioquic for what quic-go does not try, and Caddy as an
+//! upstream over HTTP/3. `cargo xtask peer` builds and installs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::client::Client;
 use crate::harness::{Server, Setup, finish, text};
+use crate::ports::free_port;
 use crate::support::abilities::skipped;
+use crate::support::program::Program;
+use crate::support::servers::caddy;
+use crate::temp_folder::TempFolder;
 use crate::upstream::Upstream;
 
 /// The sizes of files, as the clients know them.
@@ -98,4 +103,53 @@ fn a_client_on_aioquic_is_served() {
     ];
     run_cases(&python, "0rtt on", &cases);
     run_cases(&python, "http3 {\n\t\t\talways_retry\n\t\t}", &["retry"]);
+}
+
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn caddy_is_an_upstream_over_http3() {
+    let Some(caddy) = caddy() else { return };
+    let folder = TempFolder::new();
+    let (port, echo) = (free_port(), Upstream::echo());
+    let path = folder.path().display();
+    let file = folder.write(
+        "Caddyfile",
+        format!(
+            "{{\n\tadmin off\n\tstorage file_system {path}/store\n\thttps_port {port}\n\
+             \tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
+             localhost {{\n\ttls internal\n\
+             \thandle /echo {{\n\t\treverse_proxy localhost:{}\n\t}}\n\
+             \thandle {{\n\t\trespond \"{{http.request.proto}} {{uri}}\"\n\t}}\n}}\n",
+            echo.port
+        ),
+    );
+    let mut command = Command::new(caddy);
+    command.args(["run", "--adapter", "caddyfile", "--config"]);
+    command.arg(file).env("HOME", folder.path());
+    let upstream = Program::start(&mut command, folder.path().join("log")).listening(port);
+    let server = Server::start(&format!(
+        "{{\n\tadmin localhost:{{admin}}\n}}\n:{{port}} {{\n\treverse_proxy https://localhost:{port} {{\n\
+         \t\ttransport http {{\n\t\t\tversions 3\n\
+         \t\t\ttls_trust_pool file {path}/store/pki/authorities/local/root.crt\n\t\t}}\n\t}}\n}}\n"
+    ));
+    let mut client = Client::connect(server.port);
+    for number in 0..3 {
+        let expected = format!("HTTP/3.0 /{number}");
+        assert_eq!(
+            client.get(&format!("/{number}")).text(),
+            expected,
+            "{}",
+            upstream.output()
+        );
+    }
+    let sent = body(1_000_000);
+    client.send(format!(
+        "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        sent.len()
+    ));
+    client.send(&sent);
+    let response = client.response();
+    assert_eq!(response.status, 200);
+    assert!(response.body.ends_with(&sent), "the echo differs");
+    assert_eq!(server.metric("sluice_http3_upstream_connections_total"), 1);
 }

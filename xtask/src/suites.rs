@@ -91,7 +91,8 @@ fn caddy(root: &Path) -> Option<PathBuf> {
     go_install(&folder, "caddy", &module)
 }
 
-/// Runs the soak test with its mixed load for this many minutes, and prints its figures; then the other long tests.
+/// Runs the soak test with its mixed load for this many minutes, and prints its figures; then the other long tests. Those
+/// beside Caddy report themselves as skipped if it cannot be built.
 pub fn soak(root: &Path, minutes: &str) -> Outcome {
     if !minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) {
         eprintln!("`{minutes}` is not a number of minutes");
@@ -110,9 +111,13 @@ pub fn soak(root: &Path, minutes: &str) -> Outcome {
         "--ignored",
         "--nocapture",
     ];
-    let minutes = ("SLUICE_SOAK_MINUTES", OsStr::new(minutes));
-    let pebble = ("SLUICE_PEBBLE", pebble.as_os_str());
-    cargo(root, &args, &[minutes, pebble]).into()
+    let mut variables = vec![
+        ("SLUICE_SOAK_MINUTES", OsStr::new(minutes)),
+        ("SLUICE_PEBBLE", pebble.as_os_str()),
+    ];
+    let caddy = caddy(root);
+    variables.extend(caddy.as_ref().map(|path| ("CADDY_BIN", path.as_os_str())));
+    cargo(root, &args, &variables).into()
 }
 
 /// The ACME server that the tests use: a fixed release, the same everywhere.

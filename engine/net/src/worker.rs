@@ -111,6 +111,10 @@ pub struct Counters {
     pub quic_sent_bytes: Count,
     /// Bytes of datagrams from QUIC clients.
     pub quic_received_bytes: Count,
+    /// HTTP/3 connections to upstreams.
+    pub http3_upstream_connections: Count,
+    /// Packets to upstreams over QUIC that were lost.
+    pub quic_upstream_lost_packets: Count,
     /// Requests aborted because their bodies arrived below the minimum data rate.
     pub requests_too_slow: Count,
     /// Responses aborted because clients received them below the minimum data rate.

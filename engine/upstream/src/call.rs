@@ -1,5 +1,5 @@
 //! One request and its response, independent of the protocol. The layer above builds the request and handles the
-//! response; `link_call` implements exclusive connections, `h2` shared ones.
+//! response; `link_call` implements exclusive connections, `streams` shared ones.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -11,10 +11,11 @@ use sluice_wire::h1::ResponseFraming;
 
 use crate::call_transport::Carrier;
 use crate::fastcgi::Complaints;
-use crate::h2::StreamCall;
 use crate::link_call::LinkCall;
 use crate::outcome::{CallFailure, Response};
+use crate::streams::StreamCall;
 use crate::upload::Upload;
+use crate::{h2, h3};
 use sluice_net::body::{Body, RequestBody};
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::load::Lease;
@@ -29,8 +30,10 @@ use sluice_net::worker::Worker;
 pub enum Call {
     /// On an exclusive connection.
     Link(LinkCall),
-    /// On a stream of a shared connection.
-    Stream(Box<StreamCall>),
+    /// On a stream of a shared HTTP/2 connection.
+    Stream(Box<StreamCall<h2::Mux>>),
+    /// On a stream of a shared HTTP/3 connection.
+    Quic(Box<StreamCall<h3::Mux>>),
 }
 
 impl Call {
@@ -39,6 +42,7 @@ impl Call {
         match carrier {
             Carrier::Link(link) => Call::Link(LinkCall::new(link, upload, lease)),
             Carrier::Seat(seat) => Call::Stream(Box::new(StreamCall::new(*seat, upload, lease))),
+            Carrier::Quic(seat) => Call::Quic(Box::new(StreamCall::new(*seat, upload, lease))),
         }
     }
 
@@ -47,6 +51,7 @@ impl Call {
         match self {
             Call::Link(call) => call.pass_interims(),
             Call::Stream(call) => call.pass_interims(),
+            Call::Quic(call) => call.pass_interims(),
         }
     }
 
@@ -54,7 +59,7 @@ impl Call {
     pub fn listen(&mut self, complaints: Complaints) {
         match self {
             Call::Link(call) => call.listen(complaints),
-            Call::Stream(_) => {}
+            Call::Stream(_) | Call::Quic(_) => {}
         }
     }
 
@@ -62,7 +67,7 @@ impl Call {
     pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
         match self {
             Call::Link(call) => call.catch(texts),
-            Call::Stream(_) => {}
+            Call::Stream(_) | Call::Quic(_) => {}
         }
     }
 
@@ -75,12 +80,14 @@ impl Call {
         let outcome = poll_fn(|cx| match self {
             Call::Link(call) => call.poll_response(cx, worker, method),
             Call::Stream(call) => call.poll_response(cx, worker),
+            Call::Quic(call) => call.poll_response(cx, worker),
         })
         .await;
         outcome.map_err(|failure| {
             Box::new(match self {
                 Call::Link(call) => call.fail(failure),
                 Call::Stream(call) => call.fail(failure),
+                Call::Quic(call) => call.fail(failure),
             })
         })
     }
@@ -90,6 +97,7 @@ impl Call {
         match self {
             Call::Link(call) => call.take_body(),
             Call::Stream(call) => call.take_body(),
+            Call::Quic(call) => call.take_body(),
         }
     }
 
@@ -104,11 +112,12 @@ impl Call {
         match self {
             Call::Link(call) => call.into_body(worker, framing, inline),
             Call::Stream(call) => call.into_body(worker, framing, inline),
+            Call::Quic(call) => call.into_body(worker, framing, inline),
         }
     }
 
-    /// The connection, after a response that switched protocols. Shared connections never do: HTTP/2 has no 101 (RFC
-    /// 9113, section 8.6).
+    /// The connection, after a response that switched protocols. Shared connections never do: HTTP/2 and HTTP/3 have
+    /// no 101 (RFC 9113, section 8.6; RFC 9114, section 4.5).
     pub fn into_tunnel(
         self,
         worker: &Worker,
@@ -116,7 +125,9 @@ impl Call {
     ) -> Result<Tunnel, Failure> {
         match self {
             Call::Link(call) => Ok(call.into_tunnel(worker, lifetime)),
-            Call::Stream(_) => Err(Failure::new(Side::Upstream, FailureKind::Protocol)),
+            Call::Stream(_) | Call::Quic(_) => {
+                Err(Failure::new(Side::Upstream, FailureKind::Protocol))
+            }
         }
     }
 }

@@ -7,10 +7,11 @@ use sluice_message::RequestHead;
 use sluice_wire::h1::BodyFraming;
 
 use crate::endpoint::Endpoint;
-use crate::h2::Seat;
 use crate::link::{Link, Origin};
 use crate::names::{self, Addresses};
 use crate::pool::Pool;
+use crate::streams::Seat;
+use crate::{h2, h3};
 use sluice_net::gate::Pass;
 use sluice_net::worker::Worker;
 
@@ -30,7 +31,21 @@ pub enum Carrier {
     /// An exclusive connection (HTTP/1, FastCGI and others).
     Link(Link),
     /// A stream on a shared HTTP/2 connection.
-    Seat(Box<Seat>),
+    Seat(Box<Seat<h2::Mux>>),
+    /// A stream on a shared HTTP/3 connection.
+    Quic(Box<Seat<h3::Mux>>),
+}
+
+impl From<Seat<h2::Mux>> for Carrier {
+    fn from(seat: Seat<h2::Mux>) -> Carrier {
+        Carrier::Seat(Box::new(seat))
+    }
+}
+
+impl From<Seat<h3::Mux>> for Carrier {
+    fn from(seat: Seat<h3::Mux>) -> Carrier {
+        Carrier::Quic(Box::new(seat))
+    }
 }
 
 /// Takes an idle connection. If configured DNS servers resolve the name of the upstream, it leads to an address that the
@@ -61,7 +76,7 @@ impl Carrier {
     pub fn peer(&self) -> Option<SocketAddr> {
         match self {
             Carrier::Link(link) => link.stream.peer_addr(),
-            Carrier::Seat(_) => None,
+            Carrier::Seat(_) | Carrier::Quic(_) => None,
         }
     }
 
@@ -70,15 +85,20 @@ impl Carrier {
         match self {
             Carrier::Link(link) => link.origin(),
             Carrier::Seat(seat) => seat.origin(),
+            Carrier::Quic(seat) => seat.origin(),
         }
     }
 
-    /// On an HTTP/2 connection, starts the request with `head` and returns true. Otherwise returns false, and the
+    /// On an HTTP/2 or HTTP/3 connection, starts the request with `head` and returns true. Otherwise returns false, and the
     /// encoded head goes to [`crate::Upload::new`].
     pub fn open(&mut self, head: &RequestHead, framing: BodyFraming) -> bool {
         match self {
             Carrier::Link(_) => false,
             Carrier::Seat(seat) => {
+                seat.open(head, framing);
+                true
+            }
+            Carrier::Quic(seat) => {
                 seat.open(head, framing);
                 true
             }
@@ -90,6 +110,7 @@ impl Carrier {
         match self {
             Carrier::Link(link) => link.permit = permit,
             Carrier::Seat(seat) => seat.hold(permit),
+            Carrier::Quic(seat) => seat.hold(permit),
         }
     }
 }

@@ -77,6 +77,17 @@ pub enum KeepAlive {
     Briefly(Duration),
 }
 
+impl KeepAlive {
+    /// How long a shared connection without streams is kept.
+    pub(crate) fn idle_timeout(self) -> Duration {
+        match self {
+            KeepAlive::Off => Duration::ZERO,
+            KeepAlive::Keep { idle_timeout, .. } => idle_timeout,
+            KeepAlive::Briefly(time) => time,
+        }
+    }
+}
+
 /// Limits on the total use of a pooled connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wear {
@@ -135,6 +146,8 @@ pub enum Protocol {
     Negotiated,
     /// HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     Http2,
+    /// HTTP/3 (RFC 9114) over QUIC; needs TLS settings.
+    Http3,
     /// FastCGI.
     FastCgi,
     /// The common part of SCGI and uwsgi: the variables of a request and its raw body, a CGI response, and one request
@@ -154,7 +167,7 @@ impl Protocol {
             Protocol::Http1 | Protocol::FastCgi | Protocol::Cgi | Protocol::Memcached { .. } => {
                 false
             }
-            Protocol::Negotiated | Protocol::Http2 => true,
+            Protocol::Negotiated | Protocol::Http2 | Protocol::Http3 => true,
         }
     }
 }
@@ -180,7 +193,7 @@ pub struct Options {
     pub busy_max: Option<usize>,
     /// Limits of the HTTP/1 codec.
     pub h1: sluice_wire::h1::Limits,
-    /// Limits of each HTTP/2 connection.
+    /// Limits of each HTTP/2 connection. Those of heads and windows hold for HTTP/3 as well.
     pub h2: sluice_wire::h2::Limits,
     /// Buffer size for response bodies; [`sluice_net::limits::BODY_BUFFER_BYTES`] if `None`.
     pub read_bytes: Option<usize>,

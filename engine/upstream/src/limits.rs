@@ -113,6 +113,54 @@ pub const REST_READ_BYTES: usize = 256;
 /// How often this is read before another connection is tried: 4 KiB of standard error.
 pub const REST_READS_MAX: usize = 16;
 
+/// Requests at a time on one HTTP/3 connection; further ones get another connection. As many as over HTTP/2.
+pub const HTTP3_STREAMS_MAX: usize = 128;
+
+/// Streams in one direction that an upstream may open over HTTP/3: its control stream, two of QPACK, and some that mean nothing
+/// (RFC 9114, section 6.2.3).
+pub const HTTP3_UNIDIRECTIONAL_MAX: u32 = 8;
+
+/// The payload of a frame on an upstream's control stream that is read as a whole: SETTINGS of today have 30 bytes.
+pub const HTTP3_CONTROL_FRAME_BYTES_MAX: usize = 1024;
+
+/// Points of the budget for frames of an upstream that bring no response forward (see `sluice_wire::glitch`), per connection.
+pub const HTTP3_GLITCH_POINTS_MAX: u32 = 16 * 1024;
+
+/// The most data of a request that is handed to QUIC at once, and of a response that is taken from it.
+pub const HTTP3_PIECE_BYTES_MAX: usize = 32 * 1024;
+
+/// Data of requests that one QUIC connection holds until it is acknowledged: 160 Mbit/s over 50 ms.
+pub const QUIC_UNACKNOWLEDGED_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How long an upstream may leave a QUIC connection without a packet before it is given up. Packets that keep a connection
+/// alive are sent three times within it, so that a slow response does not end it.
+pub const QUIC_SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// How often a QUIC connection without other packets is kept alive. Servers close idle ones after 30 s or more.
+pub const QUIC_PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Datagrams in one call of the kernel that joins or splits them: what it joins at most.
+pub const QUIC_SEGMENTS_MAX: usize = 64;
+
+/// Datagrams in one call that sends them: what fits the largest IP packet.
+pub const QUIC_SENT_SEGMENTS_MAX: usize = 44;
+
+/// The largest datagram that is received: more than an Ethernet frame holds.
+pub const QUIC_DATAGRAM_BYTES_MAX: usize = 1_500;
+
+/// Calls of the kernel that receive datagrams of one connection before it responds to them.
+pub const QUIC_RECEIVE_TURNS: usize = 8;
+
+/// Bytes that one connection sends before other connections get their turn.
+pub const QUIC_SENT_PER_TURN_MAX: usize = 256 * 1024;
+
+/// Quiet times of a busy connection between two additions of its lost packets to the counter of the worker: copying the statistics
+/// is not worth it for each request.
+pub const QUIC_RESTS_PER_COUNT: u32 = 64;
+
+/// The kernel's buffers of the UDP socket of one connection, as far as the system allows: the window of a connection.
+pub const QUIC_SOCKET_BYTES: usize = 1024 * 1024;
+
 /// How long a connection to Redis may take to be established, with TLS and the greeting. Servers of limits are near; while
 /// one cannot be reached, requests do not wait for it.
 pub const REDIS_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

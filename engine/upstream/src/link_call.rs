@@ -51,7 +51,10 @@ impl LinkCall {
     pub fn new(mut link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
         let options = link.endpoint.options();
         let (records, upload) = match options.protocol {
-            Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
+            // A connection over which HTTP/3 was to be spoken is none of these.
+            Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 | Protocol::Http3 => {
+                (None, upload)
+            }
             Protocol::FastCgi => {
                 let records = Records::reusing(link.spare.take(), options.h1.clone());
                 (Some(records), upload.in_records())

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::call_transport::{Carrier, Wanted, take_idle};
 use crate::dial::dial;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Protocol};
 use crate::failures::shut;
-use crate::h2;
 use crate::link::Link;
+use crate::streams;
+use crate::{h2, h3};
 use sluice_net::failure::Failure;
 use sluice_net::worker::Worker;
 
@@ -16,9 +17,13 @@ use sluice_net::worker::Worker;
 /// concurrency limit. To be tried first: [`obtain`] is a large future and seldom needed.
 pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> Option<Carrier> {
     let is_limited = endpoint.gate().is_some();
-    match (wanted, endpoint.options().protocol.may_share()) {
+    let protocol = endpoint.options().protocol;
+    match (wanted, protocol.may_share()) {
         (Wanted::Fresh | Wanted::Own, _) => None,
-        (Wanted::Any, true) => h2::take(worker, endpoint),
+        (Wanted::Any, true) if protocol == Protocol::Http3 => {
+            streams::take::<h3::Mux>(worker, endpoint)
+        }
+        (Wanted::Any, true) => streams::take::<h2::Mux>(worker, endpoint),
         (Wanted::Any, false) if is_limited => None,
         (Wanted::Any, false) => Carrier::kept(worker, endpoint),
     }
@@ -34,8 +39,14 @@ pub async fn obtain(
     wanted: Wanted,
     preface: &[u8],
 ) -> Result<Carrier, Failure> {
-    if endpoint.options().protocol.may_share() {
-        return Box::pin(h2::obtain(worker, endpoint, wanted, preface)).await;
+    let protocol = endpoint.options().protocol;
+    if protocol == Protocol::Http3 {
+        let obtaining = streams::obtain::<h3::Mux>(worker, endpoint, wanted, preface);
+        return Box::pin(obtaining).await;
+    }
+    if protocol.may_share() {
+        let obtaining = streams::obtain::<h2::Mux>(worker, endpoint, wanted, preface);
+        return Box::pin(obtaining).await;
     }
     let permit = match endpoint.gate() {
         None => None,

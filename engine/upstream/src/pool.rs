@@ -11,7 +11,6 @@ use std::time::Duration;
 use sluice_message::{Moment, ResponseHead};
 
 use crate::endpoint::{Endpoint, Given, KeepAlive};
-use crate::h2;
 use crate::learned_keep_alive::Learned;
 use crate::limits::{
     HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX, SHELVES_KEPT_MAX,
@@ -19,6 +18,9 @@ use crate::limits::{
 };
 use crate::link::{Link, Origin, Usable};
 use crate::name_cache::Names;
+use crate::streams;
+use crate::streams::Streams;
+use crate::{h2, h3};
 use sluice_net::upstream_pool::UpstreamPool;
 use sluice_net::worker::Worker;
 
@@ -27,11 +29,36 @@ use sluice_net::worker::Worker;
 pub struct Pool {
     shelves: RefCell<HashMap<Arc<Endpoint>, Shelf, BuildHasherDefault<Given>>>,
     /// HTTP/2 connections, in use or idle.
-    shared: RefCell<HashMap<Arc<Endpoint>, Rc<h2::Shelf>, BuildHasherDefault<Given>>>,
+    http2: Shelves<h2::Mux>,
+    /// HTTP/3 connections, in use or idle.
+    http3: Shelves<h3::Mux>,
     idle: Cell<usize>,
     checked_at: Cell<Moment>,
     pub(crate) names: Names,
     heads: RefCell<Vec<ResponseHead>>,
+    /// Where datagrams are received.
+    pub(crate) datagrams: RefCell<Vec<u8>>,
+}
+
+/// The shared connections to all upstreams.
+type Shelves<C> = RefCell<HashMap<Arc<Endpoint>, Rc<streams::Shelf<C>>, BuildHasherDefault<Given>>>;
+
+/// Connections that a pool keeps.
+pub(crate) trait Shelved: Streams {
+    /// Those of this kind.
+    fn shelves(pool: &Pool) -> &Shelves<Self>;
+}
+
+impl Shelved for h2::Mux {
+    fn shelves(pool: &Pool) -> &Shelves<h2::Mux> {
+        &pool.http2
+    }
+}
+
+impl Shelved for h3::Mux {
+    fn shelves(pool: &Pool) -> &Shelves<h3::Mux> {
+        &pool.http3
+    }
 }
 
 /// The idle connections to one upstream.
@@ -118,19 +145,25 @@ impl Pool {
     }
 
     /// The shared connections to `endpoint`, if there are any.
-    pub(crate) fn shelf(&self, endpoint: &Arc<Endpoint>) -> Option<Rc<h2::Shelf>> {
-        self.shared.borrow().get(&**endpoint).cloned()
+    pub(crate) fn shelf<C: Shelved>(
+        &self,
+        endpoint: &Arc<Endpoint>,
+    ) -> Option<Rc<streams::Shelf<C>>> {
+        C::shelves(self).borrow().get(&**endpoint).cloned()
     }
 
     /// Like [`Pool::shelf`], creating an empty set if necessary.
-    pub(crate) fn shelf_of(&self, endpoint: &Arc<Endpoint>) -> Rc<h2::Shelf> {
-        let mut shared = self.shared.borrow_mut();
+    pub(crate) fn shelf_of<C: Shelved>(&self, endpoint: &Arc<Endpoint>) -> Rc<streams::Shelf<C>> {
+        let mut shared = C::shelves(self).borrow_mut();
         shared.entry(endpoint.clone()).or_default().clone()
     }
 
     /// Number of shared connections to all upstreams.
     pub fn shared(&self) -> usize {
-        self.shared.borrow().values().map(|shelf| shelf.len()).sum()
+        let http2 = self.http2.borrow();
+        let http3 = self.http3.borrow();
+        let http3 = http3.values().map(|shelf| shelf.len());
+        http2.values().map(|shelf| shelf.len()).chain(http3).sum()
     }
 
     /// Number of idle connections.
@@ -178,9 +211,9 @@ impl UpstreamPool for Pool {
                 spare -= usize::from(is_remembered);
                 is_remembered || !shelf.links.is_empty()
             });
-            self.shared
-                .borrow_mut()
-                .retain(|_, shelf| !shelf.is_unused());
+            let (http2, http3) = (&self.http2, &self.http3);
+            http2.borrow_mut().retain(|_, shelf| !shelf.is_unused());
+            http3.borrow_mut().retain(|_, shelf| !shelf.is_unused());
         }
     }
 
@@ -201,9 +234,14 @@ impl UpstreamPool for Pool {
     fn clear(&self) {
         self.shelves.borrow_mut().clear();
         self.idle.set(0);
-        for shelf in self.shared.borrow().values() {
-            shelf.retire();
-        }
+        self.http2
+            .borrow()
+            .values()
+            .for_each(|shelf| shelf.retire());
+        self.http3
+            .borrow()
+            .values()
+            .for_each(|shelf| shelf.retire());
     }
 }
 

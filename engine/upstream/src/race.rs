@@ -19,13 +19,26 @@ use sluice_net::stream::Stream;
 use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 
-/// Connects to one of `addresses`, within `limit` for all of them together.
+/// Connects to one of `addresses` over TCP, within `limit` for all of them together.
 pub(crate) async fn connect(
     worker: &Rc<Worker>,
     addresses: &[SocketAddr],
     dialling: Option<&Dialling>,
     limit: Duration,
 ) -> Result<Stream, Failure> {
+    connect_by(worker, addresses, (dialling, limit), connect_from).await
+}
+
+/// Like [`connect`], with `dial` for each address.
+pub(crate) async fn connect_by<T, F>(
+    worker: &Rc<Worker>,
+    addresses: &[SocketAddr],
+    (dialling, limit): (Option<&Dialling>, Duration),
+    dial: impl Fn(SocketAddr, Local) -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
     let reach = dialling.map_or(Reach::Anywhere, |dialling| dialling.reach);
     let allowed: Vec<SocketAddr> = addresses
         .iter()
@@ -37,7 +50,7 @@ pub(crate) async fn connect(
     }
     let local = dialling.map(Local::of).unwrap_or_default();
     let (first, second) = split(&allowed);
-    let first = in_turn(worker, &first, local, limit);
+    let first = in_turn(worker, &first, limit, |address| dial(address, local));
     if second.is_empty() {
         return first.await;
     }
@@ -46,7 +59,7 @@ pub(crate) async fn connect(
         Fallback::After(delay) => delay,
         Fallback::Never => limit,
     };
-    let second = in_turn(worker, &second, local, limit);
+    let second = in_turn(worker, &second, limit, |address| dial(address, local));
     race(worker, pin!(first), pin!(second), delay).await
 }
 
@@ -60,12 +73,12 @@ fn no_address(addresses: &[SocketAddr]) -> Failure {
 }
 
 /// Runs `first`, and `second` in parallel as soon as `first` has failed or `delay` has passed.
-async fn race(
+async fn race<T>(
     worker: &Worker,
-    mut first: Pin<&mut impl Future<Output = Result<Stream, Failure>>>,
-    mut second: Pin<&mut impl Future<Output = Result<Stream, Failure>>>,
+    mut first: Pin<&mut impl Future<Output = Result<T, Failure>>>,
+    mut second: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     delay: Duration,
-) -> Result<Stream, Failure> {
+) -> Result<T, Failure> {
     let timer = worker.timers.timer();
     timer.set(&worker.clock, delay);
     let (mut lost_first, mut lost_second) = (None, None);
@@ -91,17 +104,17 @@ async fn race(
     .await
 }
 
-/// Ready with a stream. A failure is stored in `lost`, after which `dial` is not polled again.
-fn poll_unless_lost(
-    dial: &mut Pin<&mut impl Future<Output = Result<Stream, Failure>>>,
+/// Ready with a connection. A failure is stored in `lost`, after which `dial` is not polled again.
+fn poll_unless_lost<T>(
+    dial: &mut Pin<&mut impl Future<Output = Result<T, Failure>>>,
     lost: &mut Option<Failure>,
     cx: &mut Context<'_>,
-) -> Poll<Stream> {
+) -> Poll<T> {
     if lost.is_some() {
         return Poll::Pending;
     }
     match dial.as_mut().poll(cx) {
-        Poll::Ready(Ok(stream)) => Poll::Ready(stream),
+        Poll::Ready(Ok(made)) => Poll::Ready(made),
         Poll::Ready(Err(failure)) => {
             *lost = Some(failure);
             Poll::Pending
@@ -112,17 +125,20 @@ fn poll_unless_lost(
 
 /// Connects to the first of `addresses` that accepts; each gets an equal share of the time, so that an unreachable one
 /// leaves some for the others.
-async fn in_turn(
+async fn in_turn<T, F>(
     worker: &Rc<Worker>,
     addresses: &[SocketAddr],
-    local: Local,
     limit: Duration,
-) -> Result<Stream, Failure> {
+    dial: impl Fn(SocketAddr) -> F,
+) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
     let share = limit / addresses.len().max(1) as u32;
     let mut last = timed_out();
     for address in addresses {
-        match within(worker, share, connect_from(*address, local)).await {
-            Some(Ok(stream)) => return Ok(stream),
+        match within(worker, share, dial(*address)).await {
+            Some(Ok(made)) => return Ok(made),
             Some(Err(failure)) => last = failure,
             None => last = timed_out(),
         }
@@ -132,9 +148,11 @@ async fn in_turn(
 
 /// Options of the local end of a connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Local {
-    address: Option<SocketAddr>,
-    buffers: SocketBuffers,
+pub(crate) struct Local {
+    /// The address to bind to.
+    pub(crate) address: Option<SocketAddr>,
+    /// The kernel's buffers.
+    pub(crate) buffers: SocketBuffers,
 }
 
 impl Local {

@@ -76,6 +76,13 @@ fn floods_of_frames_that_mean_nothing_end_the_connection() {
         let _ = peer.quic.send_stream(id).write(&data(b"").repeat(100));
         peer.reset(id, 0x10c);
     });
+    // Streams that end before they say what they are for.
+    let server = start();
+    ends(&server, EXCESSIVE_LOAD, |peer| {
+        while let Some(id) = peer.quic.streams().open(Dir::Uni) {
+            let _ = peer.quic.send_stream(id).finish();
+        }
+    });
 }
 
 #[test]

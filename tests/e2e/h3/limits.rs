@@ -245,6 +245,31 @@ fn stalled_downloads_hold_little_memory() {
     drop(peers);
 }
 
+/// Connections that wait for their next request hold at most 60 KB each: the states of QUIC and HTTP/3, the keys, and the task.
+pub fn wait_in_little_memory(clients: u64) {
+    const EACH_MAX: u64 = 60_000;
+    let server = Server::start(&site("", "respond hello"));
+    let idle = || {
+        let mut peer = Peer::connect(server.port);
+        assert_eq!(peer.fetch("/").text(), "hello");
+        peer
+    };
+    drop(idle());
+    let before = server.status("RssAnon");
+    let peers: Vec<Peer> = (0..clients).map(|_| idle()).collect();
+    let after = server.status("RssAnon");
+    let grown = after.saturating_sub(before);
+    println!("{grown} KiB of {clients} idle connections");
+    let grown_max = clients * EACH_MAX / 1024 + MEMORY_STEPS;
+    assert!(grown <= grown_max, "{grown} of {grown_max} KiB");
+    drop(peers);
+}
+
+#[test]
+fn idle_connections_hold_little_memory() {
+    wait_in_little_memory(200);
+}
+
 #[test]
 fn an_nginx_file_decides_about_early_data() {
     for (line, is_accepted) in [("ssl_early_data on;", true), ("", false)] {

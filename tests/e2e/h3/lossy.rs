@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::peer::{Identity, Peer};
 use super::serving::{pattern, site};
@@ -13,17 +14,32 @@ use crate::upstream::Upstream;
 
 /// What happens to packets, each in a thousand.
 #[derive(Clone, Copy)]
-struct Network {
-    lost: u64,
-    duplicated: u64,
+pub(super) struct Network {
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
     /// Held back until the next packet has passed.
-    reordered: u64,
+    pub(super) reordered: u64,
+    /// How long each packet is on its way, in each direction.
+    pub(super) delay: Duration,
 }
 
+impl Network {
+    /// Every packet arrives once and in order.
+    pub(super) const PERFECT: Network = Network {
+        lost: 0,
+        duplicated: 0,
+        reordered: 0,
+        delay: Duration::ZERO,
+    };
+}
+
+/// Packets on their way in one direction. Further ones are lost, as at a full router.
+const UNDER_WAY_MAX: usize = 4_096;
+
 /// A relay for one client.
-struct Relay {
-    port: u16,
-    lost: Arc<AtomicU64>,
+pub(super) struct Relay {
+    pub(super) port: u16,
+    pub(super) lost: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -46,7 +62,7 @@ impl Dice {
 }
 
 impl Relay {
-    fn start(server: u16, network: Network, seed: u64) -> Relay {
+    pub(super) fn start(server: u16, network: Network, seed: u64) -> Relay {
         let front = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let back = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         back.connect((Ipv4Addr::LOCALHOST, server))
@@ -73,22 +89,41 @@ impl Relay {
                 *known.lock().expect("no panic") = Some(addr);
                 Some(count)
             };
-            let send = |packet: &[u8]| drop(to.send(packet));
+            let send = delayed(network.delay, move |packet| drop(to.send(packet)));
             carry(receive, send, network, Dice(seed), &lost, &is_over);
         });
         let (to, from) = copies();
         let (lost, is_over) = (relay.lost.clone(), relay.is_over.clone());
         thread::spawn(move || {
             let receive = |buf: &mut [u8]| from.recv(buf).ok();
-            let send = |packet: &[u8]| {
+            let send = delayed(network.delay, move |packet| {
                 if let Some(addr) = *client.lock().expect("no panic") {
                     drop(to.send_to(packet, addr));
                 }
-            };
+            });
             carry(receive, send, network, Dice(seed + 1), &lost, &is_over);
         });
         relay
     }
+}
+
+/// What sends packets.
+type Sending = Box<dyn Fn(&[u8]) + Send>;
+
+/// What sends packets after `delay`. Its thread ends with it.
+fn delayed(delay: Duration, send: impl Fn(&[u8]) + Send + 'static) -> Sending {
+    if delay.is_zero() {
+        return Box::new(send);
+    }
+    let (enter, leave): (SyncSender<(Instant, Vec<u8>)>, Receiver<_>) = sync_channel(UNDER_WAY_MAX);
+    thread::spawn(move || {
+        for (due, packet) in leave {
+            // The length of the way is what this network is about.
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            send(&packet);
+        }
+    });
+    Box::new(move |packet| drop(enter.try_send((Instant::now() + delay, packet.to_vec()))))
 }
 
 /// One direction.
@@ -162,8 +197,7 @@ fn one_packet_in_a_hundred_is_lost() {
     survive(
         Network {
             lost: 10,
-            duplicated: 0,
-            reordered: 0,
+            ..Network::PERFECT
         },
         0x5eed,
     );
@@ -174,8 +208,7 @@ fn five_packets_in_a_hundred_are_lost() {
     survive(
         Network {
             lost: 50,
-            duplicated: 0,
-            reordered: 0,
+            ..Network::PERFECT
         },
         0x5eed_0001,
     );
@@ -188,6 +221,7 @@ fn packets_are_duplicated_and_reordered() {
             lost: 5,
             duplicated: 100,
             reordered: 100,
+            ..Network::PERFECT
         },
         0x5eed_0002,
     );

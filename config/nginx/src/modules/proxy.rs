@@ -20,7 +20,7 @@ use super::upstream_url::{Url, with_grpc_scheme};
 use super::{
     buffering, cache, forwarding, http_core, next_upstream, upstream_connection, upstream_tls,
 };
-use crate::definition::Takes::{Choice, Flag, Size, Words};
+use crate::definition::Takes::{Flag, Size, Words};
 use crate::definition::Verdict::{Always, Partly};
 use crate::definition::{Content, Definition, MANY, Wrong, many, once};
 use crate::lower::level::Level;
@@ -42,7 +42,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("cookie_path", Words(1, 2)).checked(cookies::changed),
     once("headers_hash_bucket_size", Size).but(Always("tables grow as needed")),
     once("headers_hash_max_size", Size).but(Always("tables grow as needed")),
-    once("http_version", Choice(&["1.0", "1.1", "2"])),
+    once("http_version", Words(1, 1)).checked(version),
     forwarding::IGNORE_HEADERS,
     once("method", Words(1, 1)),
     next_upstream::NEXT_UPSTREAM.of(&next_upstream::OF_HTTP),
@@ -273,6 +273,18 @@ fn target(
         cut: u32::try_from(prefix.len()).unwrap_or(u32::MAX),
         whole: false,
     })
+}
+
+/// Checks the argument of `proxy_http_version`.
+fn version(directive: &Directive) -> Option<Wrong> {
+    match directive.arg(0)? {
+        "1.0" | "1.1" | "2" => None,
+        "3" => Some((
+            0,
+            "`1.0`, `1.1` and `2`, as in nginx; HTTP/3 to upstreams needs a Caddyfile (`versions 3`)",
+        )),
+        _ => Some((0, "`1.0`, `1.1` and `2`")),
+    }
 }
 
 fn redirected(directive: &Directive) -> Option<Wrong> {

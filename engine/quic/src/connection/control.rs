@@ -141,10 +141,12 @@ impl Control {
                 }
                 Received::End | Received::Reset => {
                     let ended = self.theirs.swap_remove(at);
-                    return match ended.kind.is_critical() {
-                        true => Err(Code::CLOSED_CRITICAL_STREAM),
-                        false => Ok(said),
-                    };
+                    if ended.kind.is_critical() {
+                        return Err(Code::CLOSED_CRITICAL_STREAM);
+                    }
+                    // It was opened for nothing.
+                    mux.charge(cost::IGNORED);
+                    return Ok(said);
                 }
             }
         }

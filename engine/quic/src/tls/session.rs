@@ -22,6 +22,7 @@ use super::twins::twin_of;
 use crate::keys::retry_tag;
 
 /// Alerts (RFC 8446, section 6).
+const UNEXPECTED_MESSAGE: u8 = 10;
 const INTERNAL_ERROR: u8 = 80;
 const HANDSHAKE_FAILURE: u8 = 40;
 const ACCESS_DENIED: u8 = 49;
@@ -88,7 +89,28 @@ struct Session {
 enum Stage {
     /// The ClientHello arrives.
     Hello(Hello),
+    /// The handshake goes on.
     Live(Box<Live>),
+    /// Both ends have finished the handshake. TLS has nothing more to say and its state, of several KiB, is gone.
+    Done(Box<Done>),
+}
+
+/// What remains of a session.
+struct Done {
+    outcome: Outcome,
+    next_secrets: Option<Secrets>,
+}
+
+/// What a handshake has come to, as [`TlsInfo`] has it.
+#[derive(Clone)]
+struct Outcome {
+    cipher: &'static str,
+    server_name: String,
+    alpn: Vec<u8>,
+    is_resumed: bool,
+    client_certs: Vec<Vec<u8>>,
+    group: u16,
+    offered: Option<Box<Offered>>,
 }
 
 /// A session with its configuration.
@@ -138,8 +160,17 @@ impl Session {
 
     fn live(&self) -> Option<&Live> {
         match &self.stage {
-            Stage::Hello(_) => None,
+            Stage::Hello(_) | Stage::Done(_) => None,
             Stage::Live(live) => Some(live),
+        }
+    }
+}
+
+impl From<&mut Live> for Done {
+    fn from(live: &mut Live) -> Done {
+        Done {
+            outcome: live.outcome(),
+            next_secrets: live.next_secrets.take(),
         }
     }
 }
@@ -151,7 +182,7 @@ impl Live {
         is_known && !std::mem::replace(&mut self.has_said, is_known)
     }
 
-    fn info(&self) -> TlsInfo {
+    fn outcome(&self) -> Outcome {
         let connection = &self.connection;
         let certs = connection.peer_certificates().unwrap_or_default();
         let suite = connection.negotiated_cipher_suite();
@@ -159,14 +190,12 @@ impl Live {
             Connection::Server(server) => server.server_name(),
             Connection::Client(_) => None,
         };
-        TlsInfo {
-            version: "tls1.3",
+        Outcome {
             cipher: suite.map_or("", |suite| iana_name(suite.suite())),
             server_name: name.unwrap_or_default().to_owned(),
             alpn: connection.alpn_protocol().unwrap_or_default().to_vec(),
-            resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+            is_resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             client_certs: certs.iter().map(|cert| cert.to_vec()).collect(),
-            early: None,
             group: connection
                 .negotiated_key_exchange_group()
                 .map_or(0, |group| group.name().into()),
@@ -185,6 +214,22 @@ impl Live {
     }
 }
 
+impl From<Outcome> for TlsInfo {
+    fn from(outcome: Outcome) -> TlsInfo {
+        TlsInfo {
+            version: "tls1.3",
+            cipher: outcome.cipher,
+            server_name: outcome.server_name,
+            alpn: outcome.alpn,
+            resumed: outcome.is_resumed,
+            client_certs: outcome.client_certs,
+            early: None,
+            group: outcome.group,
+            offered: outcome.offered,
+        }
+    }
+}
+
 impl crypto::Session for Session {
     fn initial_keys(&self, id: &ConnectionId, side: Side) -> Keys {
         initial_keys(&self.server.initial, id, side)
@@ -192,7 +237,11 @@ impl crypto::Session for Session {
 
     /// A [`TlsInfo`].
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
-        Some(Box::new(self.live()?.info()))
+        match &self.stage {
+            Stage::Hello(_) => None,
+            Stage::Live(live) => Some(Box::new(TlsInfo::from(live.outcome()))),
+            Stage::Done(done) => Some(Box::new(TlsInfo::from(done.outcome.clone()))),
+        }
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {
@@ -209,8 +258,11 @@ impl crypto::Session for Session {
     }
 
     fn is_handshaking(&self) -> bool {
-        self.live()
-            .is_none_or(|live| live.connection.is_handshaking())
+        match &self.stage {
+            Stage::Hello(_) => true,
+            Stage::Live(live) => live.connection.is_handshaking(),
+            Stage::Done(_) => false,
+        }
     }
 
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
@@ -230,6 +282,11 @@ impl crypto::Session for Session {
                 self.stage = Stage::Live(Box::new(live));
                 Ok(says)
             }
+            // RFC 9001, section 6: keys change without a message of TLS, and clients have no others.
+            Stage::Done(_) => Err(crypto_error(
+                UNEXPECTED_MESSAGE,
+                "a message behind the handshake",
+            )),
         }
     }
 
@@ -248,9 +305,16 @@ impl crypto::Session for Session {
         let Stage::Live(live) = &mut self.stage else {
             return None;
         };
-        let keys = match live.connection.write_hs(out)? {
-            KeyChange::Handshake { keys } => keys,
-            KeyChange::OneRtt { keys, next } => {
+        let keys = match live.connection.write_hs(out) {
+            None => {
+                // Session tickets are written behind the client's Finished.
+                if out.is_empty() && !live.connection.is_handshaking() {
+                    self.stage = Stage::Done(Box::new(Done::from(&mut **live)));
+                }
+                return None;
+            }
+            Some(KeyChange::Handshake { keys }) => keys,
+            Some(KeyChange::OneRtt { keys, next }) => {
                 live.next_secrets = Some(next);
                 keys
             }
@@ -259,10 +323,12 @@ impl crypto::Session for Session {
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let Stage::Live(live) = &mut self.stage else {
-            return None;
+        let next_secrets = match &mut self.stage {
+            Stage::Hello(_) => return None,
+            Stage::Live(live) => &mut live.next_secrets,
+            Stage::Done(done) => &mut done.next_secrets,
         };
-        let keys = live.next_secrets.as_mut()?.next_packet_keys();
+        let keys = next_secrets.as_mut()?.next_packet_keys();
         Some(KeyPair {
             local: Box::new(keys.local),
             remote: Box::new(keys.remote),

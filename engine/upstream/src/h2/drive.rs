@@ -10,9 +10,8 @@ use sluice_message::ResponseHead;
 use sluice_wire::h2::{ClientEvent, ErrorCode, Side};
 
 use super::mux::{Gone, Mux, WaitsFor};
-use super::shared_pool::Shared;
-use crate::endpoint::KeepAlive;
 use crate::pool::Pool;
+use crate::streams::{Shared, Streams};
 use sluice_net::ConnectionSlot;
 use sluice_net::limits::{LINGER, TURNS_MAX};
 use sluice_net::stream::Stream;
@@ -330,16 +329,5 @@ fn gone(code: ErrorCode, by: Side, fault: Option<sluice_wire::h2::HeadFault>) ->
         (Side::Us, _) => Gone::Broken(fault),
         (Side::Peer, ErrorCode::REFUSED_STREAM) => Gone::Refused,
         (Side::Peer, code) => Gone::Reset(code),
-    }
-}
-
-impl KeepAlive {
-    /// How long a shared connection without streams is kept.
-    fn idle_timeout(self) -> std::time::Duration {
-        match self {
-            KeepAlive::Off => std::time::Duration::ZERO,
-            KeepAlive::Keep { idle_timeout, .. } => idle_timeout,
-            KeepAlive::Briefly(time) => time,
-        }
     }
 }

@@ -10,9 +10,9 @@ use sluice_message::{Fields, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
 
-use super::shared_pool::{Shared, Shelf};
-use crate::endpoint::{Endpoint, KeepAlive};
+use crate::endpoint::Endpoint;
 use crate::limits::INTERIM_MAX;
+use crate::streams::{Found, Lost, Shared, Sharing, Shelf, Streams, Taken, is_spare};
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::gate::Pass;
 use sluice_net::worker::Worker;
@@ -21,7 +21,7 @@ use sluice_net::worker::Worker;
 const FRAME_BYTES_MIN: usize = 256;
 
 /// A connection as its calls see it.
-pub(crate) struct Mux {
+pub struct Mux {
     pub(super) worker: Rc<Worker>,
     endpoint: Arc<Endpoint>,
     /// The codec. Never borrowed across an await point.
@@ -41,15 +41,6 @@ pub(crate) struct Mux {
     driver: Cell<Option<Waker>>,
     /// Its permit of the upstream's concurrency limit, while it is in use.
     permit: Cell<Option<Pass>>,
-}
-
-/// Which calls may use a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
-    /// All calls to the upstream.
-    All,
-    /// A single call.
-    Alone,
 }
 
 /// The state of a connection.
@@ -100,7 +91,7 @@ enum Response {
 
 /// Why a response is missing or incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
+pub enum Gone {
     /// The upstream has not processed the request (RFC 9113, section 8.7).
     Refused,
     /// The upstream has reset the stream.
@@ -126,29 +117,18 @@ pub(super) enum WaitsFor {
     Room,
 }
 
-/// The result of waiting for a response head.
-pub(super) enum Found {
-    Interim(ResponseHead),
-    Final(ResponseHead, BodyFraming),
-    Nothing,
-    Gone(Gone),
-}
+impl Lost for Gone {
+    const REFUSED: Gone = Gone::Refused;
 
-/// The result of reading a response body.
-pub(super) enum Taken {
-    /// Content, moved to the reader's buffer.
-    Content,
-    /// The end, after all content was taken.
-    End(Option<Fields>),
-    /// Nothing yet.
-    Nothing,
-    /// Nothing more will come.
-    Gone(Gone),
-}
+    fn is_refused(self) -> bool {
+        self == Gone::Refused
+    }
 
-impl Gone {
-    /// The failure to report for a call whose stream is gone.
-    pub(super) fn failure(self) -> Failure {
+    fn is_reset(self) -> bool {
+        matches!(self, Gone::Reset(_))
+    }
+
+    fn failure(self) -> Failure {
         let failure = |kind| Failure::new(Side::Upstream, kind);
         match self {
             Gone::Refused => failure(FailureKind::Closed)
@@ -202,6 +182,170 @@ impl Shared for Mux {
     }
 }
 
+impl Streams for Mux {
+    type Id = StreamId;
+    type Gone = Gone;
+
+    fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    fn hold(&self, permit: Option<Pass>) {
+        if permit.is_some() {
+            self.permit.set(permit);
+        }
+    }
+
+    fn note_idle(&self) {
+        if self.open.get() == 0 {
+            self.permit.take();
+            let keep_alive = self.endpoint.options().keep_alive;
+            if is_spare(self.shelf.upgrade(), keep_alive, self.sharing) {
+                self.retire();
+            }
+        }
+        self.wake_driver();
+    }
+
+    fn open(&self, head: &RequestHead, framing: BodyFraming, end: End) -> Option<StreamId> {
+        let begins_at = self.written.get() + self.prepare_output() as u64;
+        let is_https = self.endpoint.options().tls.is_some();
+        let opened = self.client.borrow_mut().open(head, is_https, framing, end);
+        let id = opened.ok()?;
+        if self.stage.get() == Stage::New {
+            self.stage.set(Stage::Begun);
+        }
+        let mut slots = self.slots.borrow_mut();
+        while slots.len() <= id.slot() {
+            slots.push(Slot::default());
+        }
+        slots[id.slot()] = Slot {
+            id: Some(id),
+            begins_at,
+            ..Slot::default()
+        };
+        self.open.set(self.open.get() + 1);
+        self.wake_driver();
+        Some(id)
+    }
+
+    fn release(&self, id: StreamId) {
+        let Some(slot) = self.with(id, std::mem::take) else {
+            return;
+        };
+        self.worker.buffers.give_back(slot.inbound);
+        self.client.borrow_mut().release(id);
+        self.open.set(self.open.get() - 1);
+        self.note_idle();
+        if let Some(shelf) = self.shelf.upgrade() {
+            shelf.note_ended();
+        }
+    }
+
+    fn was_sent(&self, id: StreamId) -> bool {
+        let written = self.written.get();
+        self.with(id, |slot| slot.begins_at < written)
+            .unwrap_or(true)
+    }
+
+    fn find_head(
+        &self,
+        id: StreamId,
+        _spare: impl FnOnce() -> ResponseHead,
+        cx: &Context<'_>,
+    ) -> Found<Gone> {
+        let found = self.with(id, |slot| {
+            if !slot.interims.is_empty() {
+                return Found::Interim(slot.interims.remove(0));
+            }
+            match (slot.head.take(), slot.response) {
+                (Some((head, framing)), _) => Found::Final(head, framing),
+                (None, Response::Gone(gone)) => Found::Gone(gone),
+                (None, Response::Open | Response::Whole) => {
+                    slot.listen(cx);
+                    Found::Nothing
+                }
+            }
+        });
+        found.unwrap_or(Found::Gone(Gone::Closed))
+    }
+
+    fn take(&self, id: StreamId, buf: &mut Vec<u8>, cx: &Context<'_>) -> Taken<Gone> {
+        let found = self.with(id, |slot| {
+            if !slot.inbound.is_empty() {
+                std::mem::swap(&mut slot.inbound, buf);
+                return Taken::Content;
+            }
+            match slot.response {
+                Response::Whole => Taken::End(slot.trailers.take()),
+                Response::Gone(gone) => Taken::Gone(gone),
+                Response::Open => {
+                    slot.listen(cx);
+                    Taken::Nothing
+                }
+            }
+        });
+        found.unwrap_or(Taken::Gone(Gone::Closed))
+    }
+
+    fn whole(&self, id: StreamId) -> Option<usize> {
+        let found = self.with(id, |slot| {
+            let is_whole = slot.response == Response::Whole && slot.trailers.is_none();
+            is_whole.then_some(slot.inbound.len())
+        });
+        found.flatten()
+    }
+
+    fn copy_whole(&self, id: StreamId, out: &mut Vec<u8>) {
+        self.with(id, |slot| out.extend_from_slice(&slot.inbound));
+    }
+
+    fn consumed(&self, id: StreamId, count: usize) {
+        let mut client = self.client.borrow_mut();
+        client.consumed(id, count);
+        if !client.output().is_empty() {
+            drop(client);
+            self.wake_driver();
+        }
+    }
+
+    fn poll_capacity(&self, id: StreamId, cx: &Context<'_>) -> Poll<bool> {
+        if self.stage.get() == Stage::Over {
+            return Poll::Ready(false);
+        }
+        self.prepare_output();
+        let has_room = self.has_output_room();
+        if has_room && self.client.borrow_mut().capacity(id) > 0 {
+            return Poll::Ready(true);
+        }
+        let waits = self.with(id, |slot| {
+            slot.listen(cx);
+            slot.waits_for = match has_room {
+                true => WaitsFor::Window,
+                false => WaitsFor::Room,
+            };
+            matches!(slot.response, Response::Open)
+        });
+        match waits {
+            Some(true) => Poll::Pending,
+            // The stream is over, or the upstream may reset it now that it has responded: the codec knows.
+            Some(false) | None => self.poll_sendable(id),
+        }
+    }
+
+    fn send_data(&self, id: StreamId, data: &[u8], end: End) -> Option<usize> {
+        let sent = self.client.borrow_mut().send_data(id, data, end);
+        self.wake_driver();
+        sent.ok()
+    }
+
+    fn send_trailers(&self, id: StreamId, fields: &Fields) {
+        // If the stream is gone, the reader of the response notices.
+        let _ = self.client.borrow_mut().send_trailers(id, fields);
+        self.wake_driver();
+    }
+}
+
 impl Mux {
     pub(super) fn new(
         worker: &Rc<Worker>,
@@ -226,10 +370,6 @@ impl Mux {
         }
     }
 
-    pub(super) fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
-    }
-
     /// Whether it accepts no more streams.
     pub(super) fn is_retired(&self) -> bool {
         matches!(self.stage.get(), Stage::Retired | Stage::Over)
@@ -252,41 +392,6 @@ impl Mux {
         }
     }
 
-    /// Holds a permit of the upstream's concurrency limit while the connection is in use.
-    pub(super) fn hold(&self, permit: Option<Pass>) {
-        if permit.is_some() {
-            self.permit.set(permit);
-        }
-    }
-
-    /// Opens a stream for a request, with or without END_STREAM; `None` if the connection accepts no more.
-    pub(super) fn open(
-        &self,
-        head: &RequestHead,
-        framing: BodyFraming,
-        end: End,
-    ) -> Option<StreamId> {
-        let begins_at = self.written.get() + self.prepare_output() as u64;
-        let is_https = self.endpoint.options().tls.is_some();
-        let opened = self.client.borrow_mut().open(head, is_https, framing, end);
-        let id = opened.ok()?;
-        if self.stage.get() == Stage::New {
-            self.stage.set(Stage::Begun);
-        }
-        let mut slots = self.slots.borrow_mut();
-        while slots.len() <= id.slot() {
-            slots.push(Slot::default());
-        }
-        slots[id.slot()] = Slot {
-            id: Some(id),
-            begins_at,
-            ..Slot::default()
-        };
-        self.open.set(self.open.get() + 1);
-        self.wake_driver();
-        Some(id)
-    }
-
     /// Provides an output buffer for the codec, as a quiet connection has none; returns how much output is pending.
     pub(super) fn prepare_output(&self) -> usize {
         let mut client = self.client.borrow_mut();
@@ -295,39 +400,6 @@ impl Mux {
             *output = self.worker.buffers.large();
         }
         output.len()
-    }
-
-    /// The call is done with its stream.
-    pub(super) fn release(&self, id: StreamId) {
-        let Some(slot) = self.with(id, std::mem::take) else {
-            return;
-        };
-        self.worker.buffers.give_back(slot.inbound);
-        self.client.borrow_mut().release(id);
-        self.open.set(self.open.get() - 1);
-        self.note_idle();
-        if let Some(shelf) = self.shelf.upgrade() {
-            shelf.note_ended();
-        }
-    }
-
-    /// Handles the end of a stream, which may have been the last one.
-    pub(super) fn note_idle(&self) {
-        if self.open.get() == 0 {
-            self.permit.take();
-            let is_spare = match (self.sharing, self.endpoint.options().keep_alive) {
-                (Sharing::Alone, _) => true,
-                (Sharing::All, KeepAlive::Keep { idle_max, .. }) => {
-                    let shelf = self.shelf.upgrade();
-                    shelf.is_some_and(|shelf| shelf.idle() > idle_max)
-                }
-                (Sharing::All, KeepAlive::Off | KeepAlive::Briefly(_)) => false,
-            };
-            if is_spare {
-                self.retire();
-            }
-        }
-        self.wake_driver();
     }
 
     /// Wakes the driver to send pending output.
@@ -345,13 +417,6 @@ impl Mux {
     /// Counts bytes written to the socket.
     pub(super) fn note_written(&self, count: usize) {
         self.written.set(self.written.get() + count as u64);
-    }
-
-    /// Whether any part of the request was written to the socket.
-    pub(super) fn was_sent(&self, id: StreamId) -> bool {
-        let written = self.written.get();
-        self.with(id, |slot| slot.begins_at < written)
-            .unwrap_or(true)
     }
 
     /// An interim response has arrived. A stream with too many of them is lost, and further ones are dropped.
@@ -426,92 +491,6 @@ impl Mux {
             slots.len()
         };
         (0..count).for_each(|slot| self.wake(slot));
-    }
-
-    /// Returns a received head; if there is none, the task of `cx` is woken when there is.
-    pub(super) fn find_head(&self, id: StreamId, cx: &Context<'_>) -> Found {
-        let found = self.with(id, |slot| {
-            if !slot.interims.is_empty() {
-                return Found::Interim(slot.interims.remove(0));
-            }
-            match (slot.head.take(), slot.response) {
-                (Some((head, framing)), _) => Found::Final(head, framing),
-                (None, Response::Gone(gone)) => Found::Gone(gone),
-                (None, Response::Open | Response::Whole) => {
-                    slot.listen(cx);
-                    Found::Nothing
-                }
-            }
-        });
-        found.unwrap_or(Found::Gone(Gone::Closed))
-    }
-
-    /// Moves received data to `buf`, which is empty; if there is none, the task of `cx` is woken when there is.
-    pub(super) fn take(&self, id: StreamId, buf: &mut Vec<u8>, cx: &Context<'_>) -> Taken {
-        let found = self.with(id, |slot| {
-            if !slot.inbound.is_empty() {
-                std::mem::swap(&mut slot.inbound, buf);
-                return Taken::Content;
-            }
-            match slot.response {
-                Response::Whole => Taken::End(slot.trailers.take()),
-                Response::Gone(gone) => Taken::Gone(gone),
-                Response::Open => {
-                    slot.listen(cx);
-                    Taken::Nothing
-                }
-            }
-        });
-        found.unwrap_or(Taken::Gone(Gone::Closed))
-    }
-
-    /// If the response has arrived completely and has no trailers, the number of bytes not taken yet; otherwise `None`.
-    pub(super) fn whole(&self, id: StreamId) -> Option<usize> {
-        let found = self.with(id, |slot| {
-            let is_whole = slot.response == Response::Whole && slot.trailers.is_none();
-            is_whole.then_some(slot.inbound.len())
-        });
-        found.flatten()
-    }
-
-    /// Copies the bytes counted by [`Mux::whole`] to `out`.
-    pub(super) fn copy_whole(&self, id: StreamId, out: &mut Vec<u8>) {
-        self.with(id, |slot| out.extend_from_slice(&slot.inbound));
-    }
-
-    /// The reader has consumed `count` bytes: returns window to the upstream.
-    pub(super) fn consumed(&self, id: StreamId, count: usize) {
-        let mut client = self.client.borrow_mut();
-        client.consumed(id, count);
-        if !client.output().is_empty() {
-            drop(client);
-            self.wake_driver();
-        }
-    }
-
-    /// Ready with true when data may be sent, with false when the upstream accepts no more.
-    pub(super) fn poll_capacity(&self, id: StreamId, cx: &Context<'_>) -> Poll<bool> {
-        if self.stage.get() == Stage::Over {
-            return Poll::Ready(false);
-        }
-        self.prepare_output();
-        let has_room = self.has_output_room();
-        if has_room && self.client.borrow_mut().capacity(id) > 0 {
-            return Poll::Ready(true);
-        }
-        let waits = self.with(id, |slot| {
-            slot.listen(cx);
-            slot.waits_for = match has_room {
-                true => WaitsFor::Window,
-                false => WaitsFor::Room,
-            };
-            matches!(slot.response, Response::Open)
-        });
-        match waits {
-            Some(true) => Poll::Pending,
-            // The stream is over, or the upstream may reset it now that it has responded: the codec knows.
-            Some(false) | None => self.poll_sendable(id),
-        }
     }
 
     /// Pending while the stream is blocked but can still be sent on.

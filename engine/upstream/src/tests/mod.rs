@@ -206,7 +206,7 @@ async fn begin(
 async fn obtain_link(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Link {
     match obtain(worker, endpoint, Wanted::Any, b"").await.unwrap() {
         Carrier::Link(link) => link,
-        Carrier::Seat(_) => panic!("it is not shared"),
+        Carrier::Seat(_) | Carrier::Quic(_) => panic!("it is not shared"),
     }
 }
 

@@ -476,6 +476,16 @@ fn write_http3(
         "Bytes of datagrams received from QUIC clients.",
         sum(|worker| &worker.quic_received_bytes),
     );
+    counter(
+        "sluice_http3_upstream_connections_total",
+        "HTTP/3 connections to upstreams.",
+        sum(|worker| &worker.http3_upstream_connections),
+    );
+    counter(
+        "sluice_quic_upstream_lost_packets_total",
+        "Packets to upstreams over QUIC that were lost.",
+        sum(|worker| &worker.quic_upstream_lost_packets),
+    );
 }
 
 fn write_own_gauges(recorder: &Recorder, open: u64, page: &mut Page) {

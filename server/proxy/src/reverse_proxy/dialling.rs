@@ -158,6 +158,16 @@ fn local_address(text: &str) -> Result<Option<SocketAddr>, Refusal> {
     }
 }
 
+/// Whether there is a proxy in front of upstreams.
+pub fn is_through(config: &HttpTransport) -> bool {
+    let from = |module: &RawModule| {
+        let value = module.get("from").and_then(serde_json::Value::as_str);
+        value != Some("none")
+    };
+    let is_named = config.network_proxy.as_ref().map(from);
+    is_named.unwrap_or(!config.forward_proxy_url.is_empty())
+}
+
 fn through(
     config: &HttpTransport,
     connector: impl FnOnce() -> Result<Arc<Connector>, Refusal>,

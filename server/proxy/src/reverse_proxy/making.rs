@@ -8,7 +8,7 @@ use sluice_model::proxy::{SelectionPolicy, Upstream as Config};
 use sluice_net::load::Load;
 use sluice_policy::PassiveHealth;
 use sluice_policy::health::PassivePolicy;
-use sluice_upstream::Endpoint;
+use sluice_upstream::{Address, Endpoint, Protocol};
 
 use super::active::Checks;
 use super::addresses::Way;
@@ -49,7 +49,12 @@ impl Maker {
     /// Creates an upstream of the configuration.
     pub fn fixed(&self, config: &Config) -> Result<Upstream, Refusal> {
         let (address, authority, port) = address_of(&config.dial)?;
-        let endpoint = Endpoint::new(address, self.transport.options(port));
+        let options = self.transport.options(port);
+        if options.protocol == Protocol::Http3 && matches!(address, Address::Unix(_)) {
+            let what = format!("the unix socket `{}` with `versions 3`", config.dial);
+            return Err(Refusal::new(what).with_help("HTTP/3 needs UDP: give a host and a port"));
+        }
+        let endpoint = Endpoint::new(address, options);
         Ok(Upstream {
             configured_role: match (config.drain, config.backup) {
                 (true, _) => Role::Draining,

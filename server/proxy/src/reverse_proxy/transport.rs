@@ -55,50 +55,108 @@ enum Verification {
     Off,
 }
 
-/// The HTTP versions to use besides HTTP/1.1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Versions {
-    /// HTTP/2 over TLS, if negotiated with ALPN.
-    over_tls: bool,
-    /// HTTP/2 without TLS, with prior knowledge.
-    over_plain: bool,
+/// The HTTP versions to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Versions {
+    /// HTTP/1.1, and HTTP/2 where that is possible.
+    OverTcp {
+        /// HTTP/2 over TLS, if negotiated with ALPN.
+        secured: bool,
+        /// HTTP/2 without TLS, with prior knowledge.
+        plain: bool,
+    },
+    /// HTTP/3.
+    OverQuic,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Versions::OverTcp {
+            secured: false,
+            plain: false,
+        }
+    }
 }
 
 impl Versions {
-    /// Parses a list like Caddy: HTTP/1.1 over TLS is enabled even if it is not listed, and HTTP/2 without TLS only if
-    /// `h2c` is listed.
+    /// Parses a list like Caddy: HTTP/1.1 over TLS is enabled even if it is not listed, HTTP/2 without TLS only if `h2c` is
+    /// listed, and HTTP/3 only if nothing else is.
     fn read(names: &[String]) -> Result<Versions, Refusal> {
         let has = |name: &str| names.iter().any(|known| known == name);
-        if has("3") {
-            return Err(Refusal::not_yet(
-                "HTTP/3 to upstreams (`versions 3`)",
-                "let the upstream speak HTTP/2 or HTTP/1.1, and name `2` or `1.1`",
-            ));
-        }
-        let known = ["1.1", "2", "h2c"];
+        let known = ["1.1", "2", "h2c", "3"];
         if let Some(other) = names.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(Refusal::new(format!("`{other}` in `versions`"))
-                .with_help("the versions are `1.1`, `2` and `h2c`"));
+                .with_help("the versions are `1.1`, `2`, `h2c` and `3`"));
         }
-        Ok(Versions {
-            over_tls: names.is_empty() || has("2") || has("h2c"),
-            over_plain: has("h2c"),
+        if has("3") {
+            return match names.len() {
+                1 => Ok(Versions::OverQuic),
+                _ => Err(Refusal::new("`versions` with `3` and others")
+                    .with_help("HTTP/3 to upstreams excludes other versions: write `versions 3`")),
+            };
+        }
+        Ok(Versions::OverTcp {
+            secured: names.is_empty() || has("2") || has("h2c"),
+            plain: has("h2c"),
         })
     }
 
     fn protocol(self, has_tls: bool) -> Protocol {
-        match (has_tls, self) {
-            (true, Versions { over_tls: true, .. }) => Protocol::Negotiated,
-            (
-                false,
-                Versions {
-                    over_plain: true, ..
-                },
-            ) => Protocol::Http2,
-            (true | false, _) => Protocol::Http1,
+        match (self, has_tls) {
+            (Versions::OverQuic, _) => Protocol::Http3,
+            (Versions::OverTcp { secured: true, .. }, true) => Protocol::Negotiated,
+            (Versions::OverTcp { plain: true, .. }, false) => Protocol::Http2,
+            (Versions::OverTcp { .. }, true | false) => Protocol::Http1,
         }
     }
+
+    /// The protocols that a TLS handshake offers, in order of preference.
+    fn offer(self) -> &'static [&'static [u8]] {
+        match self {
+            Versions::OverTcp { secured: true, .. } => &[b"h2", b"http/1.1"],
+            Versions::OverTcp { secured: false, .. } => &[b"http/1.1"],
+            Versions::OverQuic => &[b"h3"],
+        }
+    }
+
+    /// Refuses settings that HTTP/3 has no place for.
+    fn check(self, config: &HttpTransport) -> Result<(), Refusal> {
+        if self != Versions::OverQuic {
+            return Ok(());
+        }
+        let refused = |what: &str, help: &str| {
+            Err(Refusal::new(format!("{what} with `versions 3`")).with_help(help))
+        };
+        let Some(tls) = &config.tls else {
+            let help = "HTTP/3 requires TLS: write `https://` before the address, or `tls`";
+            return refused("an upstream without TLS", help);
+        };
+        if !tls.except_ports.is_empty() {
+            return refused("`tls_except_ports`", "HTTP/3 requires TLS on all ports");
+        }
+        if tls.protocol_max == "tls1.2" {
+            return refused("TLS 1.2", "HTTP/3 requires TLS 1.3");
+        }
+        let suites = &tls.modern_suites;
+        if !suites.is_empty() && !suites.iter().any(|suite| suite == INITIAL_SUITE) {
+            let help = format!("add `{INITIAL_SUITE}`, which protects the first packets of QUIC");
+            return refused("these cipher suites", &help);
+        }
+        if !config.proxy_protocol.is_empty() {
+            return refused("`proxy_protocol`", "QUIC has no place for its header");
+        }
+        if dialling::is_through(config) {
+            return refused(
+                "`network_proxy`",
+                "proxies pass TCP only; remove one of the two",
+            );
+        }
+        Ok(())
+    }
 }
+
+/// The cipher suite of Initial packets (RFC 9001, section 5.2).
+const INITIAL_SUITE: &str = "TLS13_AES_128_GCM_SHA256";
 
 impl Transport {
     /// Parses the settings. `leniency` is for the responses of HTTP/1 upstreams.
@@ -147,14 +205,12 @@ impl Transport {
         shared: &Shared,
     ) -> Result<Transport, Refusal> {
         let versions = Versions::read(&config.versions)?;
+        versions.check(config)?;
         let proxy_header = proxy_header(&config.proxy_protocol)?;
         let mut plain_ports = Vec::new();
         let mut tls = None;
         if let Some(config) = &config.tls {
-            let offer: &[&[u8]] = match versions.over_tls {
-                true => &[b"h2", b"http/1.1"],
-                false => &[b"http/1.1"],
-            };
+            let offer = versions.offer();
             let make = || connector(config, keys, offer);
             tls = Some(shared.connector(config, offer, make)?);
             for port in &config.except_ports {
@@ -598,8 +654,9 @@ mod tests {
     /// With and without TLS, as in Caddy 2.11.
     #[test]
     fn versions_say_what_is_spoken_with_and_without_tls() {
-        use Protocol::{Http1, Http2, Negotiated};
+        use Protocol::{Http1, Http2, Http3, Negotiated};
         for (versions, expected) in [
+            ("3", [Http3, Http3]),
             ("", [Negotiated, Http1]),
             ("1.1 2", [Negotiated, Http1]),
             ("1.1", [Http1, Http1]),
@@ -609,6 +666,80 @@ mod tests {
             ("1.1 h2c", [Negotiated, Http2]),
         ] {
             assert_eq!(protocols(versions), expected, "{versions}");
+        }
+    }
+
+    fn refusal(config: &HttpTransport) -> Option<String> {
+        let built = Transport::http(config, None, None, Leniency::default(), &Shared::default());
+        built.err().map(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn http3_is_alone_and_has_tls_and_no_proxy() {
+        let secured = HttpTransport {
+            versions: vec!["3".to_owned()],
+            tls: Some(UpstreamTls {
+                insecure_skip_verify: true,
+                ..UpstreamTls::default()
+            }),
+            ..HttpTransport::default()
+        };
+        assert_eq!(refusal(&secured), None);
+        let tls = |change: fn(&mut UpstreamTls)| {
+            let mut tls = secured.tls.clone().unwrap();
+            change(&mut tls);
+            HttpTransport {
+                tls: Some(tls),
+                ..secured.clone()
+            }
+        };
+        for (config, expected) in [
+            (
+                HttpTransport {
+                    tls: None,
+                    ..secured.clone()
+                },
+                "an upstream without TLS with `versions 3`",
+            ),
+            (
+                HttpTransport {
+                    versions: vec!["2".to_owned(), "3".to_owned()],
+                    ..secured.clone()
+                },
+                "`versions` with `3` and others",
+            ),
+            (
+                HttpTransport {
+                    proxy_protocol: "v2".to_owned(),
+                    ..secured.clone()
+                },
+                "`proxy_protocol` with `versions 3`",
+            ),
+            (
+                HttpTransport {
+                    forward_proxy_url: "http://proxy:3128".to_owned(),
+                    ..secured.clone()
+                },
+                "`network_proxy` with `versions 3`",
+            ),
+            (
+                tls(|tls| tls.except_ports.push("80".to_owned())),
+                "`tls_except_ports` with `versions 3`",
+            ),
+            (
+                tls(|tls| tls.protocol_max = "tls1.2".to_owned()),
+                "TLS 1.2 with `versions 3`",
+            ),
+            (
+                tls(|tls| {
+                    tls.modern_suites
+                        .push("TLS13_AES_256_GCM_SHA384".to_owned())
+                }),
+                "these cipher suites with `versions 3`",
+            ),
+        ] {
+            let refused = refusal(&config).unwrap();
+            assert!(refused.starts_with(expected), "{refused}");
         }
     }
 

@@ -304,6 +304,18 @@ impl Connector {
         })
     }
 
+    /// What a QUIC session with `host` needs: the settings, and the name for SNI and certificate verification.
+    ///
+    /// # Errors
+    /// The host is neither a host name nor an IP address.
+    pub fn for_quic(&self, host: &str) -> Result<(Arc<ClientConfig>, String), ConnectorError> {
+        let name = match &self.server_name {
+            Some(name) => name.to_str().into_owned(),
+            None => parse_server_name(host.to_owned())?.to_str().into_owned(),
+        };
+        Ok((self.config.clone(), name))
+    }
+
     /// Starts a session with `host`, a name or an IP address without brackets and port.
     pub fn connect(&self, host: &str) -> Result<Box<dyn Session>, ConnectorError> {
         let name = match &self.server_name {

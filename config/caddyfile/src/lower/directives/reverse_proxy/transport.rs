@@ -179,12 +179,9 @@ pub(super) static HTTP: Options<HttpTransport> = Options::new(
                     http.versions
                         .push(cx.one_of(word, &["1.1", "2", "h2c", "3"])?);
                 }
-                Some(())
+                alone(cx, line, &http.versions)
             }),
-        )
-        .but(Partly(
-            "`1.1`, `2` and `h2c`; HTTP/3 to upstreams is refused",
-        )),
+        ),
         option(
             "compression",
             "compression off",
@@ -340,4 +337,17 @@ fn proxy_url(url: &str) -> RawModule {
     ]
     .into_iter()
     .collect()
+}
+
+/// Refuses other versions of HTTP beside `3`, which Caddy has alone.
+fn alone(cx: &mut Lowering<'_>, line: &Directive, versions: &[String]) -> Option<()> {
+    let (Some(three), [_, _, ..]) = (versions.iter().position(|name| name == "3"), versions) else {
+        return Some(());
+    };
+    // The one that makes the line wrong: the first of another version, or a repetition.
+    let other = line.args.iter().find(|word| word.text != "3");
+    let word = other.or_else(|| line.args.get(three + 1))?;
+    let title = format!("invalid value `{}` for `versions`", word.text);
+    let diagnostic = word.error("invalid-value", title, "not together with `3`");
+    cx.refuse(diagnostic.help("HTTP/3 to upstreams excludes other versions: write `versions 3`"))
 }

@@ -1,4 +1,4 @@
-//! The pool of shared connections to one upstream, and the calls waiting for one. `mux` implements those of HTTP/2.
+//! The pool of shared connections to one upstream, and the calls waiting for one. `h2` and `h3` implement them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -84,7 +84,7 @@ impl<C: Shared> Shelf<C> {
     }
 
     /// Number of connections without streams.
-    pub(super) fn idle(&self) -> usize {
+    pub(crate) fn idle(&self) -> usize {
         let muxes = self.muxes.borrow();
         muxes.iter().filter(|mux| mux.open_streams() == 0).count()
     }
@@ -95,38 +95,43 @@ impl<C: Shared> Shelf<C> {
     }
 
     /// Takes a number for a new connection.
-    pub(super) fn take_number(&self) -> u64 {
+    pub(crate) fn take_number(&self) -> u64 {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
         number
     }
 
-    pub(super) fn add(&self, mux: Rc<C>) {
+    pub(crate) fn add(&self, mux: Rc<C>) {
         self.muxes.borrow_mut().push(mux);
     }
 
     /// Removes a connection that accepts no more streams.
-    pub(super) fn remove(&self, mux: &C) {
+    pub(crate) fn remove(&self, mux: &C) {
         let is_other = |known: &Rc<C>| !std::ptr::eq(Rc::as_ptr(known), mux);
         self.muxes.borrow_mut().retain(is_other);
         self.changed.notify_waiters();
     }
 
     /// A stream has ended: wakes one of the waiting calls.
-    pub(super) fn note_ended(&self) {
+    pub(crate) fn note_ended(&self) {
         if self.waiting.get() > 0 {
             self.changed.notify_one();
         }
     }
 
     /// Records the maximum number of concurrent streams of a connection.
-    pub(super) fn note_streams(&self, count: usize) {
+    pub(crate) fn note_streams(&self, count: usize) {
         self.streams.set(count.max(1));
         self.changed.notify_waiters();
     }
 
+    /// A connection has room again: wakes all waiting calls.
+    pub(crate) fn note_room(&self) {
+        self.changed.notify_waiters();
+    }
+
     /// Records whether the upstream chose HTTP/1.1.
-    pub(super) fn note_http1(&self, chosen: bool) {
+    pub(crate) fn note_http1(&self, chosen: bool) {
         self.http1.set(chosen);
     }
 

@@ -8,18 +8,17 @@ use sluice_message::Fields;
 use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
 use super::call::StreamCall;
-use super::mux::Taken;
-use super::shared_pool::Shared;
+use super::connection::{Lost, Streams, Taken};
 use sluice_net::body::{Body, BodyStream};
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::limits::COPY_BYTES_MAX;
 use sluice_net::worker::Worker;
 
 /// The response body on a stream. Dropping it before its end cancels the stream.
-pub(super) struct StreamBody {
+pub(super) struct StreamBody<C: Streams> {
     worker: Rc<Worker>,
     /// The call, until the body has ended.
-    call: Option<Box<StreamCall>>,
+    call: Option<Box<StreamCall<C>>>,
     /// Data taken from the connection.
     buf: Vec<u8>,
     /// How much of it has been consumed.
@@ -30,12 +29,12 @@ pub(super) struct StreamBody {
     trailers: Option<Fields>,
 }
 
-impl StreamBody {
+impl<C: Streams> StreamBody<C> {
     pub(super) fn new(
-        call: Box<StreamCall>,
+        call: Box<StreamCall<C>>,
         framing: BodyFraming,
         worker: &Rc<Worker>,
-    ) -> StreamBody {
+    ) -> StreamBody<C> {
         let left = match framing {
             BodyFraming::None => Some(0),
             BodyFraming::Length(length) => Some(length),
@@ -96,7 +95,7 @@ impl StreamBody {
     }
 }
 
-impl StreamCall {
+impl<C: Streams> StreamCall<C> {
     /// Like [`crate::Call::into_body`].
     pub fn into_body(
         self: Box<Self>,
@@ -120,7 +119,7 @@ impl StreamCall {
     }
 }
 
-impl BodyStream for StreamBody {
+impl<C: Streams> BodyStream for StreamBody<C> {
     fn len(&self) -> Option<u64> {
         match &self.trailers {
             // A body with a declared length cannot have trailers.
@@ -166,7 +165,7 @@ impl BodyStream for StreamBody {
     }
 }
 
-impl Drop for StreamBody {
+impl<C: Streams> Drop for StreamBody<C> {
     fn drop(&mut self) {
         self.give_back();
     }

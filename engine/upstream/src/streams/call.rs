@@ -6,9 +6,8 @@ use std::task::{Context, Poll};
 use sluice_message::{ResponseHead, Status};
 use sluice_wire::h1::{self, ResponseFraming, ResponseKind};
 
-use super::mux::{Found, Gone};
+use super::connection::{Found, Lost, Streams};
 use super::reserved_stream::Seat;
-use super::shared_pool::Shared;
 use crate::link::Origin;
 use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
 use crate::pool::Pool;
@@ -20,20 +19,20 @@ use sluice_net::load::Lease;
 use sluice_net::worker::Worker;
 
 /// A request in progress on a stream. Dropping it cancels the stream.
-pub struct StreamCall {
-    pub(super) seat: Seat,
+pub struct StreamCall<C: Streams> {
+    pub(super) seat: Seat<C>,
     pub(super) upload: Upload,
     #[expect(dead_code, reason = "held until the response has ended")]
     lease: Option<Lease>,
     pub(super) silence: Silence,
     interim_responses: InterimResponses,
     heard: Heard,
-    gone: Option<Gone>,
+    gone: Option<C::Gone>,
 }
 
-impl StreamCall {
+impl<C: Streams> StreamCall<C> {
     /// Starts sending the body of `upload` on the stream that `reserved_stream` has opened.
-    pub(crate) fn new(seat: Seat, upload: Upload, lease: Option<Lease>) -> StreamCall {
+    pub(crate) fn new(seat: Seat<C>, upload: Upload, lease: Option<Lease>) -> StreamCall<C> {
         StreamCall {
             upload: upload.in_frames(seat.has_ended()),
             seat,
@@ -62,13 +61,14 @@ impl StreamCall {
         worker: &Worker,
     ) -> Poll<Result<Response, Failure>> {
         let Some(id) = self.seat.id() else {
-            return Poll::Ready(Err(self.lose(Gone::Refused)));
+            return Poll::Ready(Err(self.lose(C::Gone::REFUSED)));
         };
         loop {
             if let Poll::Ready(Err(failure)) = self.upload.poll_frames(&self.seat, cx) {
                 return Poll::Ready(Err(failure));
             }
-            match self.seat.mux.find_head(id, cx) {
+            let spare = || Pool::of(worker).spare_head();
+            match self.seat.mux.find_head(id, spare, cx) {
                 Found::Interim(head) => self.note_interim(head, worker),
                 Found::Final(head, body) => {
                     let framing = ResponseFraming {
@@ -112,23 +112,24 @@ impl StreamCall {
         Pool::of(worker).give_back(head);
     }
 
-    fn lose(&mut self, gone: Gone) -> Failure {
+    fn lose(&mut self, gone: C::Gone) -> Failure {
         self.gone = Some(gone);
         gone.failure()
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) -> CallFailure {
         let is_sent = self.seat.id().is_some_and(|id| self.seat.mux.was_sent(id));
-        let retry = match (failure.side, self.gone, is_sent) {
+        let is_refused = self.gone.is_some_and(Lost::is_refused);
+        let retry = match (failure.side, is_refused, is_sent) {
             (Side::Client, _, _) => Retry::Never,
-            (_, Some(Gone::Refused), _) | (_, _, false) => Retry::Always,
+            (_, true, _) | (_, _, false) => Retry::Always,
             // What was received was not forwarded to the client.
-            (_, _, true) => Retry::IfIdempotent,
+            (_, false, true) => Retry::IfIdempotent,
         };
         // The connection works if the upstream resets a single stream: another one would not help.
-        let origin = match self.gone {
-            Some(Gone::Reset(_)) => Origin::Fresh,
-            Some(_) | None => self.seat.origin(),
+        let origin = match self.gone.is_some_and(Lost::is_reset) {
+            true => Origin::Fresh,
+            false => self.seat.origin(),
         };
         CallFailure {
             failure: failure.with_retry(retry),

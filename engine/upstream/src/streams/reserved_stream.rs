@@ -1,28 +1,28 @@
-//! One call's stream on a shared connection: first reserved, then opened. `mux` implements the stream.
+//! One call's stream on a shared connection: first reserved, then opened. The connection implements the stream.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_message::RequestHead;
 use sluice_wire::h1::BodyFraming;
-use sluice_wire::h2::{End, StreamId};
+use sluice_wire::sections::End;
 
-use super::mux::Mux;
+use super::connection::Streams;
 use crate::endpoint::Endpoint;
 use crate::link::Origin;
 use sluice_net::gate::Pass;
 
 /// A stream on a shared connection, reserved or open. Dropping it cancels the stream, unless that has ended.
-pub struct Seat {
-    pub(super) mux: Rc<Mux>,
+pub struct Seat<C: Streams> {
+    pub(super) mux: Rc<C>,
     /// The stream, once it was opened.
-    id: Option<StreamId>,
+    id: Option<C::Id>,
     origin: Origin,
     end: End,
 }
 
-impl Seat {
-    pub(super) fn new(mux: Rc<Mux>, origin: Origin) -> Seat {
+impl<C: Streams> Seat<C> {
+    pub(crate) fn new(mux: Rc<C>, origin: Origin) -> Seat<C> {
         Seat {
             mux,
             id: None,
@@ -52,7 +52,7 @@ impl Seat {
     }
 
     /// The stream ID; `None` if the connection accepted no more streams.
-    pub(super) fn id(&self) -> Option<StreamId> {
+    pub(super) fn id(&self) -> Option<C::Id> {
         self.id
     }
 
@@ -67,7 +67,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl<C: Streams> Drop for Seat<C> {
     fn drop(&mut self) {
         match self.id {
             Some(id) => self.mux.release(id),

@@ -3,8 +3,9 @@
 
 use std::task::{Context, Poll, ready};
 
-use sluice_wire::h2::End;
+use sluice_wire::sections::End;
 
+use super::connection::Streams;
 use super::reserved_stream::Seat;
 use crate::upload::{Stage, Trailers, Upload, WaitsFor};
 use sluice_net::body::BodyStream;
@@ -20,9 +21,9 @@ impl Upload {
     }
 
     /// Sends what is available. Ready when all is sent or the upstream accepts no more; an error is one of the body.
-    pub(super) fn poll_frames(
+    pub(super) fn poll_frames<C: Streams>(
         &mut self,
-        seat: &Seat,
+        seat: &Seat<C>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         self.waits_for = WaitsFor::Upstream;
@@ -40,7 +41,11 @@ impl Upload {
     }
 
     /// Sends the body's available data, as far as the windows allow.
-    fn poll_frame(&mut self, seat: &Seat, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_frame<C: Streams>(
+        &mut self,
+        seat: &Seat<C>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
         let Some(id) = seat.id() else {
             self.stage = Stage::Broken;
             return Poll::Ready(Ok(()));
@@ -68,9 +73,7 @@ impl Upload {
         // END_STREAM goes along if it is known that nothing follows, not even trailers.
         let is_last = whole == Some(content.len() as u64);
         let end = End::here_if(is_last);
-        let sent = seat.mux.client.borrow_mut().send_data(id, content, end);
-        seat.mux.wake_driver();
-        let Ok(count) = sent else {
+        let Some(count) = seat.mux.send_data(id, content, end) else {
             self.stage = Stage::Broken;
             return Poll::Ready(Ok(()));
         };
@@ -85,21 +88,21 @@ impl Upload {
     }
 
     /// The body has ended: sends the client's trailers, if any, else an empty DATA frame.
-    fn end_stream(&mut self, seat: &Seat) {
+    fn end_stream<C: Streams>(&mut self, seat: &Seat<C>) {
         let body = self
             .body
             .as_mut()
             .filter(|_| self.trailers == Trailers::Pass);
         let trailers = body.and_then(|body| body.trailers());
         if let Some(id) = seat.id() {
-            let mut client = seat.mux.client.borrow_mut();
-            // If the stream is gone, the reader of the response notices.
-            let _ = match trailers.filter(|fields| !fields.is_empty()) {
-                Some(trailers) => client.send_trailers(id, &trailers),
-                None => client.send_data(id, &[], End::Here).map(|_| ()),
-            };
+            match trailers.filter(|fields| !fields.is_empty()) {
+                Some(trailers) => seat.mux.send_trailers(id, &trailers),
+                None => {
+                    // If the stream is gone, the reader of the response notices.
+                    let _ = seat.mux.send_data(id, &[], End::Here);
+                }
+            }
         }
-        seat.mux.wake_driver();
         self.finish();
     }
 

@@ -6,28 +6,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::Shelf;
-use super::drive;
-use super::mux::{Mux, Sharing};
+use super::connection::{Dialled, Dials, Sharing, Streams};
 use super::reserved_stream::Seat;
+use super::shared_pool::Shelf;
 use crate::call_transport::{Carrier, Wanted};
-use crate::dial::dial;
-use crate::endpoint::{Endpoint, KeepAlive, Protocol};
+use crate::endpoint::{Endpoint, KeepAlive};
 use crate::failures::shut;
-use crate::link::{Link, Origin};
-use crate::pool::Pool;
-use sluice_net::ConnectionSlot;
+use crate::link::Origin;
+use crate::pool::{Pool, Shelved};
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::gate::{Gate, Pass};
-use sluice_net::stream::Stream;
 use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 
 /// Takes a stream on an existing connection to `endpoint`, or an idle HTTP/1 connection if the upstream has chosen
 /// that; `None` if there is neither.
-pub(crate) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
+pub(crate) fn take<C: Shelved>(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier>
+where
+    Carrier: From<Seat<C>>,
+{
     let is_limited = endpoint.gate().is_some();
-    if let Some(shelf) = Pool::of(worker).shelf(endpoint)
+    if let Some(shelf) = Pool::of(worker).shelf::<C>(endpoint)
         && let Some(mux) = shelf
             .busy(0)
             .or_else(|| shelf.any(0).filter(|_| !is_limited))
@@ -41,23 +40,26 @@ pub(crate) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier>
 }
 
 /// Like [`crate::obtain()`], for an upstream whose calls may share connections.
-pub(crate) async fn obtain(
+pub(crate) async fn obtain<C: Shelved + Dials>(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     wanted: Wanted,
     preface: &[u8],
-) -> Result<Carrier, Failure> {
+) -> Result<Carrier, Failure>
+where
+    Carrier: From<Seat<C>>,
+{
     let keep_alive = endpoint.options().keep_alive;
     let is_alone = !preface.is_empty() || keep_alive == KeepAlive::Off || wanted == Wanted::Own;
     let timeouts = &endpoint.options().timeouts;
-    let shelf = Pool::of(worker).shelf_of(endpoint);
+    let shelf = Pool::of(worker).shelf_of::<C>(endpoint);
     if is_alone {
         let permit = match endpoint.gate() {
             None => None,
             Some(gate) => Some(gate.enter(worker, timeouts.queue).await.map_err(shut)?),
         };
-        let dialled = dial(worker, endpoint, preface).await?;
-        let mut carrier = begin(worker, endpoint, &shelf, dialled, Sharing::Alone);
+        let dialled = C::dial(worker, endpoint, preface, &shelf, Sharing::Alone).await?;
+        let mut carrier = carrier_of(dialled);
         carrier.hold(permit);
         return Ok(carrier);
     }
@@ -76,12 +78,15 @@ pub(crate) async fn obtain(
 
 /// Joins a connection with number `since` or higher, waits for one that is being established, or establishes one. Only
 /// the call that establishes it considers it fresh: others may find it about to end.
-async fn find(
+async fn find<C: Dials>(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
-    shelf: &Rc<Shelf>,
+    shelf: &Rc<Shelf<C>>,
     since: u64,
-) -> Result<Carrier, Failure> {
+) -> Result<Carrier, Failure>
+where
+    Carrier: From<Seat<C>>,
+{
     let gate = endpoint.gate();
     loop {
         let free = match gate {
@@ -112,8 +117,8 @@ async fn find(
             Some(kept) => kept,
             None => {
                 let _dialling = shelf.dialling();
-                match dial(worker, endpoint, b"").await {
-                    Ok(dialled) => begin(worker, endpoint, shelf, dialled, Sharing::All),
+                match C::dial(worker, endpoint, b"", shelf, Sharing::All).await {
+                    Ok(dialled) => carrier_of(dialled),
                     Err(failure) => {
                         shelf.note_failure(&failure);
                         return Err(failure);
@@ -134,11 +139,11 @@ enum Entered {
 }
 
 /// Waits for a permit, or for room on a connection that holds one.
-async fn enter(
+async fn enter<C: Dials>(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     gate: &Gate,
-    shelf: &Rc<Shelf>,
+    shelf: &Rc<Shelf<C>>,
 ) -> Result<Entered, Failure> {
     let mut entering = pin!(gate.enter(worker, endpoint.options().timeouts.queue));
     let mut changed = pin!(shelf.changed());
@@ -151,31 +156,19 @@ async fn enter(
     .await
 }
 
-/// Starts the negotiated protocol on a new connection.
-fn begin(
-    worker: &Rc<Worker>,
-    endpoint: &Arc<Endpoint>,
-    shelf: &Rc<Shelf>,
-    (stream, slot): (Stream, ConnectionSlot),
-    sharing: Sharing,
-) -> Carrier {
-    let is_http2 = match (endpoint.options().protocol, &stream) {
-        (Protocol::Http2, _) => true,
-        (_, Stream::Tls(tls)) => tls.alpn() == b"h2",
-        (_, Stream::Tcp(_) | Stream::Unix(_)) => false,
-    };
-    shelf.note_http1(!is_http2);
-    if !is_http2 {
-        return Carrier::Link(Link::new(stream, endpoint.clone(), slot));
+fn carrier_of<C: Dials>(dialled: Dialled<C>) -> Carrier
+where
+    Carrier: From<Seat<C>>,
+{
+    match dialled {
+        Dialled::Shared(mux) => seat_on(mux, Origin::Fresh),
+        Dialled::Single(link) => Carrier::Link(link),
     }
-    let mux = Rc::new(Mux::new(worker, endpoint, shelf, sharing));
-    if sharing == Sharing::All {
-        shelf.add(mux.clone());
-    }
-    drive::start(mux.clone(), stream, slot);
-    seat_on(mux, Origin::Fresh)
 }
 
-fn seat_on(mux: Rc<Mux>, origin: Origin) -> Carrier {
-    Carrier::Seat(Box::new(Seat::new(mux, origin)))
+fn seat_on<C: Streams>(mux: Rc<C>, origin: Origin) -> Carrier
+where
+    Carrier: From<Seat<C>>,
+{
+    Seat::new(mux, origin).into()
 }
