@@ -30,7 +30,6 @@ mod explain;
 mod expressions;
 mod fastcgi;
 mod files;
-mod fleet_soak;
 mod get_certificate;
 mod h2;
 mod h3;

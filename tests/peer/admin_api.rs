@@ -1,8 +1,6 @@
 //! The admin API beside Caddy's: the same requests in the same order, whose statuses, entity tags and documents have to
 //! be the same. Differences have their reasons.
 
-use std::net::TcpStream;
-
 use serde_json::Value;
 
 use crate::peer::http;
@@ -254,22 +252,20 @@ fn walk(site: &Site, program: &std::path::Path, name: &str) -> Vec<Seen> {
     let admin = free_port();
     let text = TEXT.replace("ADMIN", &admin.to_string());
     let running = site.start_text(program, "admin", &text, name);
-    let listens = || TcpStream::connect(("127.0.0.1", admin)).ok();
     let (port, admin_text) = (running.port().to_string(), admin.to_string());
     let see = |&(method, path, fields, body, _): &Step| {
         let path = path.replace("SERVER", SERVER);
         let body = body.replace("PORT", &port).replace("ADMIN", &admin_text);
-        // Caddy's endpoint closes for a moment when a configuration is loaded.
-        until(TIMEOUT, "the admin endpoint", listens, || {
-            format!("{name}, before {method} {path}")
-        });
-        let response = http::exchange(
-            admin,
-            &format!(
-                "{method} {path} HTTP/1.1\r\nHost: localhost:{admin}\r\n{fields}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                body.len()
-            ),
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost:{admin}\r\n{fields}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
         );
+        // Caddy closes its endpoint and opens it again whenever a configuration is loaded; what arrives at the closing
+        // one is reset unread.
+        let respond = || http::try_exchange(admin, &request);
+        let response = until(TIMEOUT, "a response of the admin API", respond, || {
+            format!("{name}, {method} {path}")
+        });
         let said = String::from_utf8_lossy(&response.body);
         let said = said.replace(&port, "PORT").replace(&admin_text, "ADMIN");
         let mut value: Value = serde_json::from_str(&said).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -65,17 +65,25 @@ pub fn request(line: &str) -> String {
 
 /// Sends bytes and reads the response up to the end of the connection.
 pub fn exchange(port: u16, request: &str) -> Response {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
-    socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("a timeout can be set");
-    socket
-        .write_all(request.as_bytes())
-        .expect("the server reads");
+    let raw = raw_exchange(port, request).expect("the server listens and reads");
+    parse(&raw)
+}
+
+/// As [`exchange`]; `None` if the connection fails or ends before the first byte of a response, as that of a listener
+/// which is being closed does.
+pub fn try_exchange(port: u16, request: &str) -> Option<Response> {
+    let raw = raw_exchange(port, request).ok()?;
+    (!raw.is_empty()).then(|| parse(&raw))
+}
+
+fn raw_exchange(port: u16, request: &str) -> io::Result<Vec<u8>> {
+    let mut socket = TcpStream::connect(("127.0.0.1", port))?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.write_all(request.as_bytes())?;
     let mut raw = Vec::new();
     // Some rejections end with a reset after the response; what was received before counts.
     let _ = socket.read_to_end(&mut raw);
-    parse(&raw)
+    Ok(raw)
 }
 
 /// Reads a response that ends with its connection.

@@ -237,6 +237,10 @@ pub const STORING_PAUSE: Duration = Duration::from_millis(250);
 /// Pause before a storage that could not be followed is tried again.
 pub const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long after a refused write the certificate of the node that has taken the lock over is looked for, unless it is
+/// announced before: as soon as a storage that was away for a moment responds again.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
 /// How long one wait for changes of the storage lasts; then it is checked whether anybody still needs them.
 pub const FOLLOW_LOOK: Duration = Duration::from_secs(5);
 

@@ -37,6 +37,19 @@ pub struct Pair {
     pub tags: Vec<String>,
     /// The URL of the OCSP responder, instead of the one in the certificate; empty for the latter.
     pub responder: String,
+    /// Whether it counts, or is served until the certificate of another node is there.
+    pub standing: PairStanding,
+}
+
+/// Whether a certificate counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PairStanding {
+    /// It does.
+    #[default]
+    Settled,
+    /// It was ordered here and could not be stored: another node has taken over, and what that one stores counts,
+    /// whichever was issued first.
+    Refused,
 }
 
 /// The origin of the two texts of a pair; the same path twice if one file contains both.
@@ -103,6 +116,7 @@ impl Pair {
             origin: origin.certificate.display().to_string(),
             tags: Vec::new(),
             responder: String::new(),
+            standing: PairStanding::Settled,
         })
     }
 
@@ -129,6 +143,15 @@ impl Pair {
             certified: Arc::new(certified),
             ..self
         })
+    }
+
+    /// The same pair, after the write of it was refused because another node has taken over.
+    #[must_use]
+    pub(crate) fn refused(self) -> Pair {
+        Pair {
+            standing: PairStanding::Refused,
+            ..self
+        }
     }
 
     /// Notices about its state at `now`, although it can be served.

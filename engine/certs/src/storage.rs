@@ -134,8 +134,8 @@ impl Storage {
         Ok(found)
     }
 
-    /// Like [`Storage::find`], for a write that depends on the version: a copy on this node has others.
-    fn find_latest(&self, name: &str) -> Result<Option<Stored>, CertsError> {
+    /// Like [`Storage::find`], but never from a copy on this node, which has other versions and may have missed something.
+    pub(crate) fn find_latest(&self, name: &str) -> Result<Option<Stored>, CertsError> {
         let key = self.key(name)?;
         let found = self.store.load_latest(&[&key])?.pop().flatten();
         Ok(found.map(Stored::from))
@@ -386,9 +386,9 @@ impl Storage {
         Ok(self.store.watch(&Key::default())?)
     }
 
-    /// The names of all values below `folder`, and when they were written.
-    pub(crate) fn all(&self, folder: &str) -> Result<Vec<(String, SystemTime)>, CertsError> {
-        let entries = self.store.list(&self.key(folder)?, Reach::All)?;
+    /// The names of all values below `folder`, and when they were written, as the engine has them now.
+    pub(crate) fn all_latest(&self, folder: &str) -> Result<Vec<(String, SystemTime)>, CertsError> {
+        let entries = self.store.list_latest(&self.key(folder)?, Reach::All)?;
         let value = |entry| match entry {
             Entry::Value { key, modified, .. } => Some((key.as_str().to_owned(), modified)),
             Entry::Folder(_) => None,

@@ -56,6 +56,14 @@ pub struct FetchError {
     pub sent: Sent,
 }
 
+/// The timeouts of one request; those of the client where they are `None`.
+#[derive(Clone, Copy)]
+struct Limits {
+    whole: Option<Duration>,
+    /// Of connecting, and of the response head after the request.
+    head: Option<Duration>,
+}
+
 /// Whether a server may have received a request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
@@ -200,7 +208,11 @@ impl Fetcher {
         request: Request<Vec<u8>>,
         timeout: Option<Duration>,
     ) -> Result<Response<Vec<u8>>, FetchError> {
-        let (parts, body) = self.stream(request, timeout)?.into_parts();
+        let limits = Limits {
+            whole: timeout,
+            head: None,
+        };
+        let (parts, body) = self.begin(request, limits)?.into_parts();
         let too_late = |error: std::io::Error| FetchError {
             what: error.to_string(),
             sent: Sent::Maybe,
@@ -219,21 +231,34 @@ impl Fetcher {
     }
 
     /// Sends a request and returns the response with its body unread. `timeout` includes reading the body: a read
-    /// after it fails.
+    /// after it fails. Connecting has to take less than `head`, and so has the response head after that.
     ///
     /// # Errors
     /// The server cannot be reached or does not respond in time.
     pub fn stream(
         &self,
         request: Request<Vec<u8>>,
-        timeout: Option<Duration>,
-    ) -> Result<Response<impl Read + Send + 'static>, FetchError> {
+        timeout: Duration,
+        head: Duration,
+    ) -> Result<Response<impl Read + Send + use<>>, FetchError> {
+        let limits = Limits {
+            whole: Some(timeout),
+            head: Some(head),
+        };
+        self.begin(request, limits)
+    }
+
+    fn begin(
+        &self,
+        request: Request<Vec<u8>>,
+        limits: Limits,
+    ) -> Result<Response<impl Read + Send + use<>>, FetchError> {
         let (parts, body) = request.into_parts();
         // GET and HEAD have no body, and an empty one would be declared.
         let sent = if body.is_empty() && parts.method != ureq::http::Method::POST {
-            self.run(Request::from_parts(parts, ()), timeout)
+            self.run(Request::from_parts(parts, ()), limits)
         } else {
-            self.run(Request::from_parts(parts, body), timeout)
+            self.run(Request::from_parts(parts, body), limits)
         };
         Ok(sent?.map(ureq::Body::into_reader))
     }
@@ -241,14 +266,18 @@ impl Fetcher {
     fn run(
         &self,
         request: Request<impl AsSendBody>,
-        timeout: Option<Duration>,
+        limits: Limits,
     ) -> Result<Response<ureq::Body>, Error> {
-        let Some(timeout) = timeout else {
-            return self.agent.run(request);
-        };
-        let configured = self.agent.configure_request(request);
-        self.agent
-            .run(configured.timeout_global(Some(timeout)).build())
+        let mut configured = self.agent.configure_request(request);
+        if let Some(whole) = limits.whole {
+            configured = configured.timeout_global(Some(whole));
+        }
+        if let Some(head) = limits.head {
+            configured = configured
+                .timeout_connect(Some(head))
+                .timeout_recv_response(Some(head));
+        }
+        self.agent.run(configured.build())
     }
 }
 

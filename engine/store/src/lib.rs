@@ -76,6 +76,12 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`Fault::Limit`] if there are more than `ENTRIES_MAX`.
     fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError>;
 
+    /// Like [`Store::list`], for a caller who has to see what it has missed: never from a copy of this node, nor without
+    /// a quorum.
+    fn list_latest(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        self.list(prefix, reach)
+    }
+
     /// Takes the lease called `name`, waiting up to `timeout` for its holder. The lease of a holder that has died
     /// goes to another within `LEASE_TTL` and a second. The new holder checks again whether the work is still needed.
     ///
@@ -120,6 +126,8 @@ pub trait Watch: Send {
     /// changed. Of several changes of one key the last may stand for all.
     ///
     /// # Errors
-    /// The watch may have missed changes: the caller starts a new one and then reads the values again.
+    /// The watch may have missed changes: the caller starts a new one and then reads the values again, by
+    /// [`Store::list_latest`] and [`Store::load_latest`]. A connection that died without a sign is such an error within
+    /// some seconds, unless the watch can go on where it was.
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError>;
 }

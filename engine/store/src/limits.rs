@@ -74,8 +74,9 @@ pub const LIST_PAGE: usize = 1000;
 /// How many batches of changes wait for a caller of a watch; the next one waits at the engine.
 pub const WATCH_BATCHES_MAX: usize = 16;
 
-/// How long one request of a watch lasts before it is replaced: a connection that died without a sign is noticed
-/// then, and a watch that was dropped ends.
+/// How long one request of a watch on etcd lasts before it is replaced: a connection that died without a sign is noticed
+/// then, and a watch that was dropped ends. The gateway takes no second message on the request, such as one that asks
+/// for a sign of life.
 pub const WATCH_REQUEST_TIME: Duration = Duration::from_secs(10);
 
 /// How many streams of a watch may end in a row before etcd has confirmed them, until the watch reports its end.
@@ -83,6 +84,10 @@ pub const WATCH_ATTEMPTS: u32 = 3;
 
 /// The longest line of a watch, in bytes: etcd splits what exceeds its own limit of 1.5 MiB, and base64 adds a third.
 pub const WATCH_LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How often a watch on Redis or PostgreSQL probes its connection. One that died without a sign, as when a link or a
+/// proxy on the way is lost, is noticed within this time and the time limit of a call.
+pub const WATCH_PROBE: Duration = Duration::from_secs(5);
 
 /// How often a watch on Redis looks for writes that nobody published: those of Caddy beside us.
 pub const WATCH_POLL: Duration = Duration::from_secs(2);
@@ -96,8 +101,8 @@ pub const IDLE_CONNECTIONS_MAX: usize = 4;
 /// The largest value that a compressed one may become, in bytes: that of caddy-storage-redis.
 pub const INFLATED_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// How often an idle connection to PostgreSQL is probed, and how many seconds apart: after three probes without a
-/// response a watch knows that its server is gone.
+/// How long a connection to PostgreSQL is idle before the system probes it, and the time between two probes: it reports
+/// the loss of a connection that nothing else uses.
 pub const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// How many announced keys wait for a caller of a watch; further ones wait at the database.

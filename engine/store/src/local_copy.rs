@@ -309,6 +309,12 @@ impl Store for LocalCopy {
         Ok(entries)
     }
 
+    fn list_latest(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        let result = self.engine.list_latest(prefix, reach);
+        self.note(&result);
+        result
+    }
+
     fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError> {
         let result = self.engine.lease(name, timeout);
         self.note(&result);
@@ -359,7 +365,12 @@ struct CopyingWatch {
 impl Watch for CopyingWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
         let result = self.watch.next(timeout);
-        self.store.note(&result);
+        // A watch notices a dead connection within some seconds: until then that nothing has changed proves less than
+        // the failure of a call.
+        let is_quiet = matches!(&result, Ok(changes) if changes.is_empty());
+        if !is_quiet || self.store.known_away().is_none() {
+            self.store.note(&result);
+        }
         let changes = result?;
         let changed = changes.iter();
         let changed = changed.map(|change| (&change.key, change.value.as_ref()));
@@ -438,6 +449,7 @@ mod tests {
             assert_eq!(store.list(&key("a"), Reach::All).unwrap().len(), 2);
             // What must be known for sure is not guessed, and nothing changes.
             assert!(store.load_latest(&[&key("a/read")]).is_err());
+            assert!(store.list_latest(&key("a"), Reach::All).is_err());
             let name = key("a/new");
             let refused = store.save(&[Write::Put(&name, b"x")], Guard::Always);
             assert_eq!(refused.unwrap_err().fault, Fault::Away);
@@ -485,6 +497,27 @@ mod tests {
         let restarted = s.restarted();
         assert_eq!(text(&restarted, "a").unwrap().as_deref(), Some("2"));
         assert_eq!(text(&restarted, "b").unwrap().as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_quiet_watch_is_not_a_sign_of_an_engine_that_has_just_failed() {
+        let s = Setup::new("quiet");
+        put(&s.store, "a", "1");
+        let mut watch = s.store.watch(&key("")).unwrap();
+        s.engine.fail_next(1, Fault::Away);
+        assert_eq!(text(&s.store, "a").unwrap().as_deref(), Some("1"));
+        assert!(s.store.copy().unwrap().is_in_use);
+        assert_eq!(watch.next(Duration::ZERO).unwrap(), []);
+        assert!(s.store.copy().unwrap().is_in_use);
+        put(&s.engine, "a", "2");
+        assert_eq!(watch.next(Duration::ZERO).unwrap().len(), 1);
+        assert!(!s.store.copy().unwrap().is_in_use);
+        // What has changed meanwhile is listed and read although the copy counts again.
+        put(&s.engine, "b", "3");
+        s.engine.fail_next(1, Fault::Away);
+        assert_eq!(s.store.list(&key(""), Reach::All).unwrap().len(), 1);
+        let listed = s.store.list_latest(&key(""), Reach::All).unwrap();
+        assert_eq!(listed.len(), 2);
     }
 
     #[test]

@@ -258,6 +258,10 @@ impl Store for SealedStore {
         self.inner.list(prefix, reach)
     }
 
+    fn list_latest(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        self.inner.list_latest(prefix, reach)
+    }
+
     fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError> {
         self.inner.lease(name, timeout)
     }

@@ -1,22 +1,20 @@
 //! What calls over FastCGI, SCGI, uwsgi and memcached need beyond HTTP: the CGI response head, FastCGI records, the
-//! application's standard error, and conditions for pooling. `link_call` and `upstream_response` send and receive.
+//! application's standard error, and conditions for pooling. `link_call` and `upstream_response` send and receive, and
+//! an idle connection keeps the decoder of its last response for the next one.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use sluice_message::{Method, ResponseHead, Status};
 use sluice_wire::fastcgi::{HeadDecoder, Refused, ResponseDecoder, ResponseFault, Stderr};
 use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming, ResponseKind};
 
 use crate::failures::{cut_off, garbage};
-use crate::limits::{AT_CAPACITY_TIME, END_RECORD_TIMEOUT};
-use crate::link::{Link, Origin};
+use crate::limits::END_RECORD_TIMEOUT;
 use crate::memcached::Value;
-use crate::pool::Pool;
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::timer::Timer;
-use sluice_net::upstream_pool::UpstreamPool;
 use sluice_net::worker::Worker;
 
 /// Called with what an application wrote to standard error during one response, and the status of the response, if it
@@ -37,7 +35,7 @@ pub(crate) struct Records {
     status: Option<Status>,
     complaints: Option<Complaints>,
     /// Texts on standard error that invalidate the response while its head is awaited.
-    caught: Arc<[Box<str>]>,
+    caught: Option<Arc<[Box<str>]>>,
     end_timer: Option<Timer>,
 }
 
@@ -50,12 +48,26 @@ enum Heard {
 impl Records {
     /// For a FastCGI response.
     pub fn new(limits: Limits) -> Box<Records> {
-        Records::read_by(Some(ResponseDecoder::new()), HeadDecoder::new(limits))
+        Box::new(Records::in_records(limits))
+    }
+
+    /// Like [`Records::new`], in the memory of `spare`, if there is one.
+    pub fn reusing(spare: Option<Box<Records>>, limits: Limits) -> Box<Records> {
+        match spare {
+            Some(mut records) => {
+                *records = Records::in_records(limits);
+                records
+            }
+            None => Records::new(limits),
+        }
     }
 
     /// For an SCGI or uwsgi response.
     pub fn none(limits: Limits) -> Box<Records> {
-        Records::read_by(None, HeadDecoder::with_status_line(limits))
+        Box::new(Records::read_by(
+            None,
+            HeadDecoder::with_status_line(limits),
+        ))
     }
 
     /// For a memcached value.
@@ -65,8 +77,12 @@ impl Records {
         records
     }
 
-    fn read_by(decoder: Option<ResponseDecoder>, head: HeadDecoder) -> Box<Records> {
-        Box::new(Records {
+    fn in_records(limits: Limits) -> Records {
+        Records::read_by(Some(ResponseDecoder::new()), HeadDecoder::new(limits))
+    }
+
+    fn read_by(decoder: Option<ResponseDecoder>, head: HeadDecoder) -> Records {
+        Records {
             decoder,
             head,
             value: None,
@@ -74,9 +90,27 @@ impl Records {
             progress: Heard::Nothing,
             status: None,
             complaints: None,
-            caught: Arc::default(),
+            caught: None,
             end_timer: None,
-        })
+        }
+    }
+
+    /// Its memory for [`Records::reusing`], once its response has ended.
+    pub fn into_spare(mut self: Box<Self>) -> Option<Box<Records>> {
+        self.report();
+        // What was collected is not kept with the connection.
+        *self.decoder.as_mut()? = ResponseDecoder::new();
+        Some(self)
+    }
+
+    /// Reports what the application wrote to standard error, if it is collected.
+    fn report(&mut self) {
+        if let Some(decoder) = &self.decoder
+            && let Some(complaints) = self.complaints.take()
+            && !decoder.stderr().text.is_empty()
+        {
+            complaints(decoder.stderr(), self.status);
+        }
     }
 
     /// Collects what the application writes to standard error, and passes it to `complaints` in the end.
@@ -90,7 +124,7 @@ impl Records {
     /// Treats a response as invalid if one of these texts is written to standard error before its head is complete.
     /// Requires [`Records::listen`].
     pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
-        self.caught = texts.clone();
+        self.caught = Some(texts.clone());
     }
 
     /// Whether anything was received.
@@ -162,11 +196,11 @@ impl Records {
     }
 
     fn look_at_stderr(&self) -> Result<(), Failure> {
-        let Some(decoder) = self.decoder.as_ref().filter(|_| !self.caught.is_empty()) else {
+        let (Some(decoder), Some(caught)) = (&self.decoder, &self.caught) else {
             return Ok(());
         };
         let said = &decoder.stderr().text;
-        match self.caught.iter().any(|text| holds(said, text.as_bytes())) {
+        match caught.iter().any(|text| holds(said, text.as_bytes())) {
             true => Err(garbage(Caught)),
             false => Ok(()),
         }
@@ -219,13 +253,12 @@ impl Records {
         }
     }
 
-    /// Called when the request was sent and nothing arrives. If nothing arrives on a new connection for long, the
-    /// application may not have accepted it: all its processes may be blocked on our idle connections, waiting for
-    /// their next request. So these are closed, and pooling is disabled for a while.
-    pub fn wait(&mut self, cx: &mut Context<'_>, worker: &Worker, link: &Link) {
+    /// Polled when the request was sent on a new connection and nothing arrives. Ready if nothing has for long: the
+    /// application may not have accepted the connection.
+    pub fn poll_unaccepted(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<()> {
         // Without records, connections are not pooled.
-        if self.has_heard() || link.origin == Origin::Kept || self.decoder.is_none() {
-            return;
+        if self.has_heard() || self.decoder.is_none() {
+            return Poll::Pending;
         }
         let end_timer = self.end_timer.get_or_insert_with(|| {
             let timer = worker.timers.timer();
@@ -235,22 +268,13 @@ impl Records {
             timer.set(&worker.clock, END_RECORD_TIMEOUT);
             timer
         });
-        if end_timer.poll_expired(cx).is_ready() {
-            let now = worker.clock.coarse();
-            link.endpoint.keep_none_until(now + AT_CAPACITY_TIME);
-            Pool::of(worker).sweep(now);
-        }
+        end_timer.poll_expired(cx)
     }
 }
 
 impl Drop for Records {
     fn drop(&mut self) {
-        if let Some(decoder) = &self.decoder
-            && let Some(complaints) = self.complaints.take()
-            && !decoder.stderr().text.is_empty()
-        {
-            complaints(decoder.stderr(), self.status);
-        }
+        self.report();
     }
 }
 

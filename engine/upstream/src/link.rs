@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use crate::endpoint::Endpoint;
+use crate::fastcgi::Records;
 use crate::limits::{REST_READ_BYTES, REST_READS_MAX};
 use sluice_message::Moment;
 use sluice_net::ConnectionSlot;
@@ -39,6 +40,8 @@ pub struct Link {
     pub(crate) slot: ConnectionSlot,
     /// Decodes the rest of its last response, whose content was complete before.
     pub(crate) rest: Option<Box<ResponseDecoder>>,
+    /// The memory of the decoder of its last response, for the next one.
+    pub(crate) spare: Option<Box<Records>>,
 }
 
 /// Whether an idle connection can be used.
@@ -64,6 +67,7 @@ impl Link {
             permit: None,
             slot,
             rest: None,
+            spare: None,
         }
     }
 

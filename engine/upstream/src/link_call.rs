@@ -14,7 +14,7 @@ use crate::endpoint::Protocol;
 use crate::failures::{closed, garbage};
 use crate::fastcgi::{Complaints, Records};
 use crate::learned_keep_alive::announced_timeout;
-use crate::limits::INTERIM_MAX;
+use crate::limits::{AT_CAPACITY_TIME, INTERIM_MAX};
 use crate::link::{Link, Origin};
 use crate::memcached::Value;
 use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
@@ -26,6 +26,7 @@ use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::limits::READ_BUFFER_BYTES;
 use sluice_net::load::Lease;
 use sluice_net::tunnel::{IdleTimeouts, RequestEnd, Tunnel};
+use sluice_net::upstream_pool::UpstreamPool;
 use sluice_net::worker::Worker;
 
 /// A request in progress on an exclusive connection. Dropping it closes the connection.
@@ -47,11 +48,14 @@ pub struct LinkCall {
 
 impl LinkCall {
     /// Starts sending `upload` on `link`. `lease` is held until the response has ended.
-    pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
+    pub fn new(mut link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
         let options = link.endpoint.options();
         let (records, upload) = match options.protocol {
             Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
-            Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
+            Protocol::FastCgi => {
+                let records = Records::reusing(link.spare.take(), options.h1.clone());
+                (Some(records), upload.in_records())
+            }
             Protocol::Cgi => (Some(Records::none(options.h1.clone())), upload.at_once()),
             Protocol::Memcached { gzip_flag } => {
                 let value = Value::new(upload.head(), gzip_flag);
@@ -113,10 +117,8 @@ impl LinkCall {
                         // A slow client is subject to its own limits.
                         (false, WaitsFor::Client) => None,
                     };
-                    if let Some(records) = &mut self.records
-                        && self.upload.waits_for() == WaitsFor::Upstream
-                    {
-                        records.wait(cx, worker, &self.link);
+                    if self.upload.waits_for() == WaitsFor::Upstream {
+                        self.note_unaccepted(cx, worker);
                     }
                     let progress = self.upload.sent();
                     return self.silence.poll(cx, worker, limit, progress).map(Err);
@@ -125,6 +127,22 @@ impl LinkCall {
             if let Some(response) = self.decode(worker, method)? {
                 return Poll::Ready(Ok(response));
             }
+        }
+    }
+
+    /// If nothing arrives on a new connection to an application for long, the application may not have accepted it: all
+    /// its processes may be blocked on our idle connections, waiting for their next request. So these are closed, and
+    /// pooling is disabled for a while.
+    pub(crate) fn note_unaccepted(&mut self, cx: &mut Context<'_>, worker: &Worker) {
+        let is_unaccepted = match (&mut self.records, self.link.origin) {
+            (Some(records), Origin::Fresh) => records.poll_unaccepted(cx, worker).is_ready(),
+            (None, _) | (Some(_), Origin::Kept) => false,
+        };
+        if is_unaccepted {
+            let now = worker.clock.coarse();
+            let endpoint = &self.link.endpoint;
+            endpoint.keep_none_until(now + AT_CAPACITY_TIME);
+            Pool::of(worker).sweep(now);
         }
     }
 

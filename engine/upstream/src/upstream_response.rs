@@ -135,6 +135,7 @@ impl ResponseBody {
         if nothing_more && self.keep_alive == KeepAlive::Reuse && call.upload.is_done() {
             let records = self.records.as_ref().filter(|records| !records.is_done());
             call.link.rest = records.and_then(|records| records.rest());
+            call.link.spare = self.records.take().and_then(Records::into_spare);
             Pool::of(&self.worker).put(call.link, self.worker.clock.coarse());
         }
     }

@@ -1,5 +1,6 @@
 //! Selects the routes of a list that may match a host and path, at a cost that does not grow with the number of routes.
-//! The index only excludes routes that cannot match; the matchers of a selected route decide whether it does.
+//! The index excludes routes that cannot match; the matchers of a selected route decide whether it does, unless they are
+//! about its host only ([`RouteIndex::decides`]).
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,6 +18,14 @@ pub struct RouteKey {
     pub any_of: Vec<SetKey>,
 }
 
+impl RouteKey {
+    /// Whether nothing but the host decides, and an index can look it up.
+    fn is_host_alone(&self) -> bool {
+        let is_found = |set: &SetKey| set.is_host_alone && set.hosts.is_some();
+        !self.any_of.is_empty() && self.any_of.iter().all(is_found)
+    }
+}
+
 /// Hosts and paths of which one each has to match; `None` where any will do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetKey {
@@ -24,6 +33,8 @@ pub struct SetKey {
     pub hosts: Option<Vec<HostKey>>,
     /// The paths.
     pub paths: Option<Vec<PathKey>>,
+    /// Whether nothing but the host has to match.
+    pub is_host_alone: bool,
 }
 
 /// A host that an index can look up.
@@ -50,6 +61,8 @@ pub struct RouteIndex {
     count: usize,
     hosts: Option<HostIndex>,
     paths: Option<PathIndex>,
+    /// For each route whether its candidates match; empty if none does.
+    decided: Vec<bool>,
 }
 
 /// Sorted route numbers.
@@ -94,6 +107,10 @@ impl RouteIndex {
             count: keys.len(),
             hosts: hosts.then(|| HostIndex::build(keys)),
             paths: paths.then(|| PathIndex::build(keys)),
+            decided: match hosts {
+                true => keys.iter().map(RouteKey::is_host_alone).collect(),
+                false => Vec::new(),
+            },
         }
     }
 
@@ -109,7 +126,22 @@ impl RouteIndex {
 
     /// The first route at or after `from` that may match.
     pub fn candidate(&self, host: &[u8], path: &[u8], from: usize) -> Option<usize> {
-        self.lookup(host, path).next_from(from)
+        if from >= self.count {
+            return None;
+        }
+        match (&self.hosts, &self.paths) {
+            (None, None) => Some(from),
+            // One list of sites has many hosts and hardly ever paths: nothing is put together for a next question.
+            (Some(hosts), None) => hosts.lookup(host).next_from(from),
+            (None, Some(paths)) => paths.lookup(path).next_from(from),
+            (Some(_), Some(_)) => self.lookup(host, path).next_from(from),
+        }
+    }
+
+    /// Whether the matchers of `route` match each request that it is a candidate for, so that they need not be asked: they
+    /// are about the host only, as those of nearly all sites.
+    pub fn decides(&self, route: usize) -> bool {
+        self.decided.get(route).is_some_and(|decided| *decided)
     }
 
     /// The number of routes.

@@ -345,7 +345,9 @@ fn the_index_leaves_out_only_routes_that_do_not_match() {
                 "case {case}: {host} {path}"
             );
             let second = random.below(45);
-            let next = index.candidate(&request.head.host, request.head.uri.path(), second);
+            let (host, path) = (&request.head.host, request.head.uri.path());
+            let next = index.candidate(host, path, second);
+            assert_eq!(next, index.lookup(host, path).next_from(second));
             assert!(next.is_none_or(|route| route >= second));
         }
     }
@@ -353,6 +355,54 @@ fn the_index_leaves_out_only_routes_that_do_not_match() {
         candidates * 10 < asked * 9,
         "{candidates} of {asked}: the index leaves out too little"
     );
+}
+
+#[test]
+fn what_the_index_decides_matches() {
+    let mut random = Random(0x5eed_0005);
+    let hosts = [
+        "a",
+        "b.a",
+        "*.a",
+        "*.b.a",
+        "x.y",
+        "*.y",
+        "*",
+        "a.*",
+        "{http.vars.v}",
+    ];
+    let mut decided = 0;
+    for case in 0..300 {
+        let routes: Vec<MatcherSets> = (0..4 + random.below(20))
+            .map(|_| {
+                let set = |random: &mut Random| {
+                    let mut matchers = vec![Matcher::host(&[random.one_of(&hosts)]).unwrap()];
+                    if random.below(5) == 0 {
+                        matchers.push(Matcher::path(&["/p*"]).unwrap());
+                    }
+                    MatcherSet::new(matchers)
+                };
+                MatcherSets::new((0..1 + random.below(2)).map(|_| set(&mut random)).collect())
+            })
+            .collect();
+        let keys: Vec<_> = routes.iter().map(MatcherSets::key).collect();
+        let index = RouteIndex::build(&keys);
+        for host in [
+            "a", "b.a", "c.a", "d.b.a", "x.y", "q", ".a", "a.", "", "{v}", "*.a",
+        ] {
+            let request = get(host, "/").var("v", "b.a");
+            let mut from = 0;
+            while let Some(route) = index.candidate(&request.head.host, b"/", from) {
+                if index.decides(route) {
+                    decided += 1;
+                    let matches = request.with(|input| routes[route].matches(input)).unwrap();
+                    assert!(matches, "case {case}: {host}, route {route}");
+                }
+                from = route + 1;
+            }
+        }
+    }
+    assert!(decided > 1_000, "{decided} were decided");
 }
 
 #[test]

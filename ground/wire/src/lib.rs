@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod cgi;
 pub mod fastcgi;
 pub mod glitch;
 pub mod h1;

@@ -1,11 +1,13 @@
 //! SCGI, the web server's side: encodes the variables of a request as a netstring; its body follows unchanged. The
 //! response is a CGI head and a body up to the end of the connection: [`crate::fastcgi::HeadDecoder`] parses the head.
 
-use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
 use memchr::memchr;
+use sluice_message::decimal::push_integer;
+
+use crate::cgi::VariableName;
 
 /// A variable has a byte of value zero. In SCGI it ends names and values: the application would take what follows it for
 /// another variable. FastCGI and uwsgi carry it, but to applications of C it ends a text, so that another script may run
@@ -40,20 +42,30 @@ impl<'a> Params<'a> {
             start,
             fit: Ok(()),
         };
-        params.push(b"CONTENT_LENGTH", format!("{length}").as_bytes());
+        params.push_with(b"CONTENT_LENGTH", |out| push_integer(out, length));
         params.push(b"SCGI", b"1");
         params
     }
 
     /// Adds a variable.
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        for part in [name, value] {
-            if memchr(0, part).is_some() {
-                self.fit = Err(ZeroByte);
-            }
-            self.out.extend_from_slice(part);
-            self.out.push(0);
+    pub fn push<'n>(&mut self, name: impl Into<VariableName<'n>>, value: &[u8]) {
+        self.push_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// Adds a variable with the value that `write` appends. It must not change what is there already.
+    pub fn push_with<'n>(
+        &mut self,
+        name: impl Into<VariableName<'n>>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if encode_variable(name.into(), write, self.out).is_err() {
+            self.fit = Err(ZeroByte);
         }
+    }
+
+    /// Adds variables that [`encode_variable`] has encoded before.
+    pub fn push_encoded(&mut self, encoded: &[u8]) {
+        self.out.extend_from_slice(encoded);
     }
 
     /// Ends the variables; where they do not fit `out` is as it was before.
@@ -62,9 +74,34 @@ impl<'a> Params<'a> {
             self.out.truncate(self.start);
             return self.fit;
         }
-        let length = format!("{}:", self.out.len() - self.start);
-        self.out.splice(self.start..self.start, length.into_bytes());
+        // The length is written behind the variables, where it is known, and then moved before them.
+        let content_end = self.out.len();
+        push_integer(self.out, (content_end - self.start) as u64);
+        self.out.push(b':');
+        let prefix = self.out.len() - content_end;
+        self.out[self.start..].rotate_right(prefix);
         self.out.push(b',');
         Ok(())
     }
+}
+
+/// Appends a variable in the form that it has among others, with the value that `write` appends; nothing if it has a zero
+/// byte.
+pub fn encode_variable(
+    name: VariableName<'_>,
+    write: impl FnOnce(&mut Vec<u8>),
+    out: &mut Vec<u8>,
+) -> Result<(), ZeroByte> {
+    let start = out.len();
+    name.write(out);
+    let name_end = out.len();
+    out.push(0);
+    write(out);
+    let has_zero = |part: &[u8]| memchr(0, part).is_some();
+    if has_zero(&out[start..name_end]) || has_zero(&out[name_end + 1..]) {
+        out.truncate(start);
+        return Err(ZeroByte);
+    }
+    out.push(0);
+    Ok(())
 }

@@ -7,6 +7,7 @@ use core::fmt;
 
 use memchr::memchr;
 
+use crate::cgi::VariableName;
 use crate::scgi::ZeroByte;
 
 /// The bytes before the variables: a modifier, their length, another modifier.
@@ -67,19 +68,24 @@ impl<'a> Params<'a> {
     }
 
     /// Adds a variable.
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        for part in [name, value] {
-            let Ok(length) = u16::try_from(part.len()) else {
-                self.fit = Err(Refused::TooLong);
-                return;
-            };
-            if memchr(0, part).is_some() {
-                self.fit = Err(Refused::ZeroByte(ZeroByte));
-                return;
-            }
-            self.out.extend_from_slice(&length.to_le_bytes());
-            self.out.extend_from_slice(part);
+    pub fn push<'n>(&mut self, name: impl Into<VariableName<'n>>, value: &[u8]) {
+        self.push_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// Adds a variable with the value that `write` appends. It must not change what is there already.
+    pub fn push_with<'n>(
+        &mut self,
+        name: impl Into<VariableName<'n>>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        if let Err(refused) = encode_variable(name.into(), write, self.out) {
+            self.fit = Err(refused);
         }
+    }
+
+    /// Adds variables that [`encode_variable`] has encoded before.
+    pub fn push_encoded(&mut self, encoded: &[u8]) {
+        self.out.extend_from_slice(encoded);
     }
 
     /// Ends the packet; where the variables do not fit `out` is as it was before.
@@ -98,4 +104,34 @@ impl<'a> Params<'a> {
             }
         }
     }
+}
+
+/// Appends a variable in the form that it has among others, with the value that `write` appends; nothing if it cannot be
+/// sent.
+pub fn encode_variable(
+    name: VariableName<'_>,
+    write: impl FnOnce(&mut Vec<u8>),
+    out: &mut Vec<u8>,
+) -> Result<(), Refused> {
+    let start = out.len();
+    let encoded = encode_part(|out| name.write(out), out).and_then(|()| encode_part(write, out));
+    if encoded.is_err() {
+        out.truncate(start);
+    }
+    encoded
+}
+
+/// Appends a name or a value behind its length.
+fn encode_part(write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) -> Result<(), Refused> {
+    let length_at = out.len();
+    out.extend_from_slice(&[0; 2]);
+    let part_at = out.len();
+    write(out);
+    let part = &out[part_at..];
+    let length = u16::try_from(part.len()).map_err(|_| Refused::TooLong)?;
+    if memchr(0, part).is_some() {
+        return Err(Refused::ZeroByte(ZeroByte));
+    }
+    out[length_at..part_at].copy_from_slice(&length.to_le_bytes());
+    Ok(())
 }

@@ -33,7 +33,7 @@ fn a_netstring_begins_with_the_length_of_the_content() {
         let mut out = b"before".to_vec();
         let mut params = scgi::Params::new(&mut out, length);
         params.push(b"REQUEST_METHOD", b"POST");
-        params.push(b"EMPTY", b"");
+        params.push_with(b"EMPTY", |_| {});
         params.push(b"LONG", &[b'x'; 70_000]);
         params.end().unwrap();
         let (pairs, used) = netstring(&out[6..]);
@@ -83,7 +83,7 @@ fn a_packet_has_its_length_and_that_of_each_part() {
     let mut params = uwsgi::Params::new(&mut out, modifiers);
     let long = vec![b'v'; 300];
     params.push(b"A", b"bc");
-    params.push(b"", &long);
+    params.push_with(b"", |out| out.extend_from_slice(&long));
     params.end().unwrap();
     let content = [
         &[1, 0][..],

@@ -1,8 +1,10 @@
 //! FastCGI responses as applications may send them, however their bytes are split; and requests as an application
 //! parses them.
 
+use sluice_wire::cgi::VariableName;
 use sluice_wire::fastcgi::{
-    Params, ResponseDecoder, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
+    Params, ResponseDecoder, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_param,
+    encode_stdin_head,
 };
 use sluice_wire::h1::Limits;
 use sluice_wire::limits::STDERR_BYTES_MAX;
@@ -292,8 +294,9 @@ fn requests_are_read_as_they_were_written() {
         let mut expected = Vec::new();
         for (index, length) in lengths.iter().enumerate() {
             let (name, value) = (vec![b'N'; index + 1 + length / 500], vec![b'v'; *length]);
-            params.push(&name, &value);
-            expected.push((name, value));
+            params.push(&name[..], &value);
+            params.push_with(&name[..], |out| out.extend_from_slice(&value));
+            expected.extend([(name.clone(), value.clone()), (name, value)]);
         }
         params.end().unwrap();
         out.extend_from_slice(&STDIN_END);
@@ -312,6 +315,30 @@ fn requests_are_read_as_they_were_written() {
             .collect();
         assert_eq!(ends, [4, 5], "each stream ends once");
     }
+}
+
+#[test]
+fn a_refused_variable_leaves_nothing_behind() {
+    for (name, value) in [(&b"A\0"[..], &b"b"[..]), (b"A", b"\0"), (b"A\0", &[0; 200])] {
+        let mut out = b"before".to_vec();
+        let mut params = Params::new(&mut out);
+        params.push(name, value);
+        params.push_with(name, |out| out.extend_from_slice(value));
+        assert!(params.end().is_err());
+        assert_eq!(out, b"before");
+        assert!(encode_param(name.into(), value, &mut out).is_err());
+        assert_eq!(out, b"before");
+    }
+    let mut encoded = Vec::new();
+    encode_param(VariableName::OfHeader(b"X-A"), b"1", &mut encoded).unwrap();
+    let (mut out, mut again) = (Vec::new(), Vec::new());
+    let mut params = Params::new(&mut out);
+    params.push_encoded(&encoded);
+    params.end().unwrap();
+    let mut params = Params::new(&mut again);
+    params.push(b"HTTP_X_A", b"1");
+    params.end().unwrap();
+    assert_eq!(out, again);
 }
 
 #[test]

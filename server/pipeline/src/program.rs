@@ -314,7 +314,7 @@ impl Program {
             let taken = route
                 .group
                 .is_some_and(|group| exchange.context.groups.contains(group));
-            let always = route.matchers.is_always();
+            let always = route.matchers.is_always() || list.index.decides(index);
             let verdict = match taken {
                 true => Verdict::GroupTaken,
                 false if always => Verdict::Taken,

@@ -2,7 +2,7 @@
 
 mod certbot;
 mod events;
-pub mod fleet;
+mod fleet;
 mod pebble;
 
 use std::os::unix::fs::PermissionsExt;

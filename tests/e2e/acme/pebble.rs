@@ -13,7 +13,7 @@ use rustls::ClientConfig;
 use rustls::version::TLS13;
 
 use crate::harness::{Folder, free_port};
-use crate::support::program::{Program, signal};
+use crate::support::program::Program;
 use crate::tls::{connect, get, trusting};
 
 /// The ACME server and its DNS server.
@@ -181,21 +181,6 @@ impl Pebble {
         std::mem::replace(&mut self.settings, Settings::new())
     }
 
-    /// Stops it in the middle of what it does: connections stay open, and nothing responds.
-    pub fn freeze(&self) {
-        self.signal("STOP");
-    }
-
-    /// Ends `freeze`.
-    pub fn thaw(&self) {
-        self.signal("CONT");
-    }
-
-    fn signal(&self, name: &str) {
-        let [_, pebble] = self.programs.as_ref().expect("it runs");
-        signal(pebble.id(), name);
-    }
-
     pub fn log(&self) -> String {
         self.settings.folder.read("pebble.log")
     }
@@ -210,13 +195,18 @@ impl Pebble {
         self.log().matches("accounts in memory").count()
     }
 
-    /// A client that trusts only the certificates it issues.
-    pub fn client(&self) -> Arc<ClientConfig> {
+    /// What its endpoint for tests has at this path.
+    pub fn management(&self, path: &str) -> String {
         let own = self.settings.folder.path().join("root.pem");
         let own = CertificateDer::from_pem_file(own).expect("it was written");
         let config = trusting(own, &[&TLS13]);
         let mut wire = connect(&config, self.settings.management, "localhost").expect("pebble");
-        let (_, pem) = get(&mut wire, "localhost", "/roots/0");
+        get(&mut wire, "localhost", path).1
+    }
+
+    /// A client that trusts only the certificates it issues.
+    pub fn client(&self) -> Arc<ClientConfig> {
+        let pem = self.management("/roots/0");
         let root = CertificateDer::from_pem_slice(pem.as_bytes()).expect("a root");
         trusting(root, &[&TLS13])
     }

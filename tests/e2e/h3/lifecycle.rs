@@ -1,5 +1,7 @@
 //! Connections of HTTP/3 through reloads, migrations, idle times and the end of the server.
 
+use std::time::{Duration, Instant};
+
 use sluice_net::sys::process::Signal;
 use sluice_wire::sections::End;
 
@@ -138,6 +140,24 @@ fn an_idle_connection_is_closed_without_a_fault() {
     ));
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "hello");
+    peer.drive("the end", |peer| peer.lost.is_some());
+}
+
+/// Requests that are served as soon as they are read put off the end, too.
+#[test]
+fn a_connection_in_use_is_not_idle() {
+    const IDLE: Duration = Duration::from_secs(1);
+    let server = Server::start(&site(
+        "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}",
+        "respond hello",
+    ));
+    let mut peer = Peer::connect(server.port);
+    let began = Instant::now();
+    // Longer than a connection without requests lives.
+    while began.elapsed() < 2 * IDLE {
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+    assert_eq!(peer.lost, None);
     peer.drive("the end", |peer| peer.lost.is_some());
 }
 

@@ -162,6 +162,13 @@ impl SharedStore {
             .collect()
     }
 
+    /// The value of a key.
+    pub fn value(&self, key: &str) -> Vec<u8> {
+        let key = Key::new(key).expect("a key");
+        let found = self.store.load(&[&key]).expect("it runs").remove(0);
+        found.expect("it is there").bytes
+    }
+
     /// Waits until an order has left neither a lock nor a challenge.
     pub fn wait_until_tidy(&self) {
         let left = || {

@@ -13,6 +13,17 @@ pub struct Counts {
     pub system_calls: f64,
 }
 
+impl Counts {
+    /// Without what is in `other`.
+    pub fn without(self, other: Counts) -> Counts {
+        Counts {
+            instructions: self.instructions - other.instructions,
+            allocations: self.allocations - other.allocations,
+            system_calls: self.system_calls - other.system_calls,
+        }
+    }
+}
+
 /// Begins of the names of the allocator's own functions.
 const ALLOCATOR: [&str; 2] = ["mi_", "_mi_"];
 
@@ -116,6 +127,18 @@ totals: 5000 20
         assert_eq!(counts.instructions, 500.0);
         assert_eq!(counts.system_calls, 2.0);
         assert_eq!(read("version: 1\n", 10), None);
+    }
+
+    #[test]
+    fn what_is_not_of_the_requests_is_taken_off() {
+        let counts = |instructions| Counts {
+            instructions,
+            allocations: 3.0,
+            system_calls: 7.0,
+        };
+        let left = counts(500.0).without(counts(100.0));
+        assert_eq!(left.instructions, 400.0);
+        assert_eq!((left.allocations, left.system_calls), (0.0, 0.0));
     }
 
     #[test]

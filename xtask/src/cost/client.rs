@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::kinds::{Kind, Protocol};
@@ -15,8 +16,8 @@ const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Sends `count` requests of `kind` to the server at `port`.
-pub fn send(port: u16, kind: &Kind, count: u32) -> io::Result<()> {
+/// Sends `count` requests of `kind` to the server at `port`, those over HTTP/3 by the program `lab`.
+pub fn send(lab: &Path, port: u16, kind: &Kind, count: u32) -> io::Result<()> {
     match kind.protocol {
         Protocol::Kept => {
             let stream = connect(port)?;
@@ -28,6 +29,31 @@ pub fn send(port: u16, kind: &Kind, count: u32) -> io::Result<()> {
         }),
         Protocol::Tls => tls(port, kind, count),
         Protocol::H2c => h2c(connect(port)?, port, count),
+        Protocol::H3 => h3(lab, port, kind, count),
+    }
+}
+
+/// All on one connection. Another one carries a single request before, by which the lab sees that the server is there.
+fn h3(lab: &Path, port: u16, kind: &Kind, count: u32) -> io::Result<()> {
+    let mut words = kind.request.split(' ');
+    let (method, path) = (words.next(), words.next());
+    let output = Command::new(lab)
+        .args(["hit", "--h3", "--insecure", "--connections", "1"])
+        .args(["--threads", "1", "--expect-status", "200"])
+        .args(["--method", method.unwrap_or("GET")])
+        .args(["--verify", &format!("len:{}", kind.response_body)])
+        .args(["--requests", &count.to_string(), "--fail", "errors>0%"])
+        .arg(format!("https://localhost:{port}{}", path.unwrap_or("/")))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::other(format!("{}: {error}", lab.display())))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(unexpected(&format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))),
     }
 }
 

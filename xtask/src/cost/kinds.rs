@@ -33,6 +33,18 @@ pub enum Protocol {
     Tls,
     /// HTTP/2 without TLS, one request at a time.
     H2c,
+    /// HTTP/3, one request at a time, by the load generator of the lab. Its handshakes are not counted.
+    H3,
+}
+
+impl Protocol {
+    /// Whether the lab sends the requests.
+    pub fn needs_lab(self) -> bool {
+        match self {
+            Protocol::H3 => true,
+            Protocol::Kept | Protocol::Single | Protocol::Tls | Protocol::H2c => false,
+        }
+    }
 }
 
 const FIXED: Kind = Kind {
@@ -92,6 +104,12 @@ pub const KINDS: &[Kind] = &[
         ..FIXED
     },
     Kind {
+        name: "fixed-h3",
+        protocol: Protocol::H3,
+        site: "tls internal\n\trespond \"Hello, World!\"",
+        ..FIXED
+    },
+    Kind {
         name: "file-4k",
         site: "root {folder}\n\tfile_server",
         request: "GET /4608 HTTP/1.1\r\n",
@@ -125,6 +143,18 @@ pub const KINDS: &[Kind] = &[
         name: "fastcgi",
         site: "reverse_proxy {upstream} {\n\t\ttransport fastcgi\n\t}",
         requests: 1000,
+        ..PROXIED
+    },
+    Kind {
+        name: "scgi",
+        site: "reverse_proxy {upstream} {\n\t\ttransport scgi\n\t}",
+        requests: 500,
+        ..PROXIED
+    },
+    Kind {
+        name: "uwsgi",
+        site: "reverse_proxy {upstream} {\n\t\ttransport uwsgi\n\t}",
+        requests: 500,
         ..PROXIED
     },
 ];

@@ -22,6 +22,17 @@ const COMMITTED: &str = "xtask/costs.toml";
 /// The environment variable that names the program to measure, as for `bench.py`.
 const PROGRAM: &str = "SLUICE_BIN";
 
+/// The one that names the lab, which sends requests over HTTP/3. By default it stands beside the program.
+const LAB: &str = "SLUICE_LAB_BIN";
+
+/// The programs that take part.
+struct Programs {
+    /// The one to measure.
+    server: PathBuf,
+    /// The load generator for HTTP/3.
+    lab: PathBuf,
+}
+
 /// Measures the kinds of requests called `names`, all of them if it is empty, and prints them beside the committed
 /// figures. With `BLESS=1` they become the committed ones.
 pub fn print(root: &Path, names: &[&str]) -> bool {
@@ -46,18 +57,18 @@ pub fn print(root: &Path, names: &[&str]) -> bool {
 }
 
 fn measure_all(root: &Path, names: &[&str]) -> Result<(), String> {
-    let program = program(root)?;
+    let chosen: Vec<&Kind> = (KINDS.iter())
+        .filter(|kind| names.is_empty() || names.contains(&kind.name))
+        .collect();
+    let programs = programs(root, chosen.iter().any(|kind| kind.protocol.needs_lab()))?;
     let path = root.join(COMMITTED);
     let mut figures = Figures::read(&path)?;
     let folder = root.join("target/cost");
     println!(
         "per request                 instructions    before        allocations    system calls, clock reads"
     );
-    for kind in KINDS {
-        if !names.is_empty() && !names.contains(&kind.name) {
-            continue;
-        }
-        let counts = measure(&program, &folder.join(kind.name), kind)?;
+    for kind in chosen {
+        let counts = measure(&programs, &folder.join(kind.name), kind)?;
         println!("{}", line(kind.name, &counts, figures.of(kind.name)));
         figures.set(kind.name, counts);
     }
@@ -67,32 +78,49 @@ fn measure_all(root: &Path, names: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program to measure: the named one, or what `cargo build --release` makes.
-fn program(root: &Path) -> Result<PathBuf, String> {
-    if let Some(program) = std::env::var_os(PROGRAM) {
-        return Ok(program.into());
+/// The programs: the named ones, or what `cargo build --release` makes. The lab is built only if it is needed.
+fn programs(root: &Path, needs_lab: bool) -> Result<Programs, String> {
+    let lab = std::env::var_os(LAB).map(PathBuf::from);
+    let beside = |server: PathBuf| Programs {
+        lab: lab
+            .clone()
+            .unwrap_or_else(|| server.with_file_name("sluice-lab")),
+        server,
+    };
+    if let Some(server) = std::env::var_os(PROGRAM) {
+        return Ok(beside(server.into()));
     }
-    let build = ["build", "--release", "--package", "sluice"];
-    let built = Command::new("cargo").args(build).current_dir(root).status();
-    match built {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--package", "sluice"]);
+    if needs_lab && lab.is_none() {
+        build.args(["--package", "sluice-lab"]);
+    }
+    match build.current_dir(root).status() {
         Ok(status) if status.success() => {}
         Ok(status) => return Err(format!("`cargo build --release` failed: {status}")),
         Err(error) => return Err(format!("`cargo` cannot be started: {error}")),
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    Ok(target
-        .unwrap_or_else(|| root.join("target"))
-        .join("release/sluice"))
+    let target = target.unwrap_or_else(|| root.join("target"));
+    Ok(beside(target.join("release/sluice")))
 }
 
-fn measure(program: &Path, folder: &Path, kind: &Kind) -> Result<Counts, String> {
+fn measure(programs: &Programs, folder: &Path, kind: &Kind) -> Result<Counts, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", kind.name);
     let upstream = upstream::start().map_err(failed)?;
-    let server = Server::start(program, folder, kind, upstream)?;
-    client::send(server.port(), kind, kind.requests / 5 + 1).map_err(failed)?;
+    let server = Server::start(&programs.server, folder, kind, upstream)?;
+    let send = |count| client::send(&programs.lab, server.port(), kind, count).map_err(failed);
+    send(kind.requests / 5 + 1)?;
     server.begin_counting()?;
-    client::send(server.port(), kind, kind.requests).map_err(failed)?;
-    server.counts(kind.requests)
+    if !kind.protocol.needs_lab() {
+        send(kind.requests)?;
+        return server.counts(kind.requests);
+    }
+    // The lab's handshakes cost as much as hundreds of requests: what one request costs with them is taken off.
+    send(1)?;
+    let opening = server.counts(kind.requests)?;
+    send(kind.requests + 1)?;
+    Ok(server.counts(kind.requests)?.without(opening))
 }
 
 /// A line of the table. A change below a thousandth is not shown: runs differ by about as much.

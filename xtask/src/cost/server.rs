@@ -1,5 +1,6 @@
 //! A server under callgrind, with the site of a kind of request.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -23,6 +24,8 @@ pub struct Server {
     child: Child,
     folder: PathBuf,
     port: u16,
+    /// Files that callgrind has written.
+    dumps: Cell<u32>,
 }
 
 impl Server {
@@ -79,6 +82,7 @@ impl Server {
             child,
             folder: folder.to_owned(),
             port,
+            dumps: Cell::new(0),
         };
         server.wait()?;
         Ok(server)
@@ -95,10 +99,11 @@ impl Server {
         self.control("--zero")
     }
 
-    /// What was counted since then, for each of `requests`.
+    /// What was counted since then or since the last call, for each of `requests`. Begins to count anew.
     pub fn counts(&self, requests: u32) -> Result<Counts, String> {
         self.control("--dump=requests")?;
-        let path = self.folder.join("out.1");
+        self.dumps.set(self.dumps.get() + 1);
+        let path = self.folder.join(format!("out.{}", self.dumps.get()));
         let text =
             fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let counts = callgrind::read(&text, requests);
@@ -148,7 +153,7 @@ fn free_port() -> io::Result<u16> {
 
 fn caddyfile(kind: &Kind, port: u16, folder: &Path, upstream: SocketAddr) -> String {
     let scheme = match kind.protocol {
-        Protocol::Tls => "https",
+        Protocol::Tls | Protocol::H3 => "https",
         Protocol::Kept | Protocol::Single | Protocol::H2c => "http",
     };
     let mut text = format!(

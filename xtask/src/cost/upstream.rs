@@ -1,13 +1,17 @@
-//! What stands behind the server: a responder in threads of this process, for HTTP/1.1 and FastCGI.
+//! What stands behind the server: a responder in threads of this process, for HTTP/1.1, FastCGI, SCGI and uwsgi.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use super::client::{body_length, head};
 
-/// The first byte of a FastCGI record.
+/// The first byte of a FastCGI record, and of a packet of uwsgi. A request of SCGI begins with a number.
 const FASTCGI: u8 = 1;
+const UWSGI: u8 = 0;
+
+/// The response of an application.
+const CGI_RESPONSE: &[u8] = b"Content-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
 
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
@@ -37,6 +41,8 @@ fn respond(stream: TcpStream) -> io::Result<()> {
     }
     match first[0] {
         FASTCGI => fastcgi(stream),
+        UWSGI => uwsgi(stream),
+        b'0'..=b'9' => scgi(stream),
         _ => http(stream),
     }
 }
@@ -74,8 +80,7 @@ fn fastcgi(stream: TcpStream) -> io::Result<()> {
             BEGIN_REQUEST => is_kept = content[2] & 1 == 1,
             STDIN if length == 0 => {
                 let id = [header[2], header[3]];
-                let text = b"Content-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, World!";
-                let mut response = record(STDOUT, id, text);
+                let mut response = record(STDOUT, id, CGI_RESPONSE);
                 response.extend(record(STDOUT, id, b""));
                 response.extend(record(END_REQUEST, id, &[0; 8]));
                 stream.write_all(&response)?;
@@ -86,6 +91,27 @@ fn fastcgi(stream: TcpStream) -> io::Result<()> {
             _ => {}
         }
     }
+}
+
+/// One request, without a body.
+fn scgi(mut stream: TcpStream) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut length = Vec::new();
+    reader.read_until(b':', &mut length)?;
+    let digits = String::from_utf8_lossy(&length);
+    let length: usize = digits.trim_end_matches(':').parse().unwrap_or(0);
+    // The comma after the variables as well.
+    reader.read_exact(&mut vec![0; length + 1])?;
+    stream.write_all(CGI_RESPONSE)
+}
+
+/// One request, without a body.
+fn uwsgi(mut stream: TcpStream) -> io::Result<()> {
+    let mut packet = [0; 4];
+    stream.read_exact(&mut packet)?;
+    let length = usize::from(u16::from_le_bytes([packet[1], packet[2]]));
+    stream.read_exact(&mut vec![0; length])?;
+    stream.write_all(CGI_RESPONSE)
 }
 
 fn record(kind: u8, id: [u8; 2], content: &[u8]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -140,35 +140,54 @@ impl Drop for Fill {
     }
 }
 
+/// How often a file is created again because the cleanup found it before it was locked. A cleanup looks at a file once,
+/// and rarely are there two of them: that of this process and that of the one which takes over.
+const CREATIONS_MAX: u32 = 3;
+
 /// Creates a file with a hole for its header block. The file stays locked while it is written: the cleanup after a
 /// killed process recognizes abandoned files by the missing lock.
 fn create(path: &Path, block_len: u64) -> io::Result<File> {
     use std::io::Seek;
-    let open = || {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-    };
-    let mut file = match open() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
+    for _ in 0..CREATIONS_MAX {
+        let mut file = match open_new(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(folder) = path.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
+                open_new(path)?
             }
-            open()?
+            done => done?,
+        };
+        if is_locked_in_place(&file)? {
+            file.seek(io::SeekFrom::Start(block_len))?;
+            return Ok(file);
         }
-        done => done?,
-    };
-    file.try_lock().map_err(io::Error::from)?;
-    file.seek(io::SeekFrom::Start(block_len))?;
-    Ok(file)
+    }
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Whether an incomplete file was abandoned, that is, no process holds its lock.
-pub(super) fn is_left_behind(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+fn open_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Locks a new file; returns false if a cleanup has removed it before.
+fn is_locked_in_place(file: &File) -> io::Result<bool> {
+    // A cleanup that has found the file without a lock holds it until the file is removed.
+    file.lock()?;
+    Ok(file.metadata()?.nlink() > 0)
+}
+
+/// Removes an incomplete file if it was abandoned, that is, if no process holds its lock.
+pub(super) fn remove_if_left_behind(path: &Path) {
+    let Ok(file) = File::open(path) else { return };
+    if file.try_lock().is_ok() {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// Whether a broken file is ours, or is empty after a crash of the system. Files of other programs are left alone.
@@ -212,5 +231,25 @@ pub(super) fn read_record(file: &File) -> io::Result<Record> {
     match file.metadata()?.len() == length {
         true => Ok(record),
         false => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cleanup_removes_only_what_no_process_has_locked() {
+        let name = format!("sluice-cache-fill-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let early = open_new(&path).unwrap();
+        remove_if_left_behind(&path);
+        assert!(!path.exists() && !is_locked_in_place(&early).unwrap());
+        let file = create(&path, 0).unwrap();
+        remove_if_left_behind(&path);
+        assert!(path.exists());
+        drop(file);
+        remove_if_left_behind(&path);
+        assert!(!path.exists());
     }
 }

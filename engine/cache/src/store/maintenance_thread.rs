@@ -164,9 +164,7 @@ impl Store {
             return;
         };
         for entry in entries.flatten() {
-            if fill::is_left_behind(&entry.path()) {
-                let _ = std::fs::remove_file(entry.path());
-            }
+            fill::remove_if_left_behind(&entry.path());
         }
     }
 

@@ -70,7 +70,9 @@ impl AcmeIssuer {
         let responding = self
             .prove(authority, &mut order, request.subject, kind)
             .await?;
-        if !responding.is_empty() {
+        if responding.is_empty() {
+            Published::remove_left(&self.storage, &authority.key, request.subject);
+        } else {
             let status = order.poll_ready(&looks).await;
             if !matches!(status, Ok(OrderStatus::Ready)) {
                 return Err(match refusal(&mut order).await {
@@ -184,7 +186,9 @@ impl AcmeIssuer {
             Ok(published) if self.storage.is_shared() => {
                 // The CA may ask any node, and at once. Others get it about when this node does.
                 let name = published.name();
-                self.challenges.announced(name, CHALLENGE_SPREAD_MAX).await;
+                let announced =
+                    (self.challenges).announced(&self.storage, name, CHALLENGE_SPREAD_MAX);
+                announced.await;
                 tokio::time::sleep(CHALLENGE_SPREAD).await;
                 Some(published)
             }

@@ -50,8 +50,8 @@ struct Table {
     files: HashMap<String, String>,
     /// By server name (SNI).
     alpn: HashMap<String, Arc<ServerConfig>>,
-    /// Those of other nodes, by their name in the storage.
-    others: HashMap<String, shared::Other>,
+    /// Those of other nodes.
+    others: HashMap<shared::OtherName, shared::Other>,
 }
 
 impl Challenges {

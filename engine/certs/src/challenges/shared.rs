@@ -1,5 +1,6 @@
 //! Challenges in the storage, in Caddy's form, so that any node responds to the CA: whichever it asks.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -39,6 +40,23 @@ pub(crate) struct Identifier {
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) value: String,
+}
+
+/// Where the challenge of another node lies.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct OtherName {
+    /// The storage. Policies may have their own.
+    place: String,
+    name: String,
+}
+
+impl OtherName {
+    fn of(storage: &Storage, name: &str) -> OtherName {
+        OtherName {
+            place: storage.store().place().to_owned(),
+            name: name.to_owned(),
+        }
+    }
 }
 
 /// The challenge of another node.
@@ -89,29 +107,40 @@ impl Other {
 }
 
 impl Challenges {
-    /// Responds to the challenge of another node that lies in the storage as `name`; `None` ends that. One that is not
+    /// Responds to the challenge of another node that lies in `storage` as `name`; `None` ends that. One that is not
     /// usable is ignored.
-    pub(crate) fn show_other(&self, name: &str, text: Option<&[u8]>) {
+    pub(crate) fn show_other(&self, storage: &Storage, name: &str, text: Option<&[u8]>) {
         // It takes a signature, so not under the lock.
         let other = text.and_then(Other::of);
+        let name = OtherName::of(storage, name);
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.others.remove(name);
+        table.others.remove(&name);
         if let Some(other) = other
             && table.len() < CHALLENGES_MAX
         {
-            table.others.insert(name.to_owned(), other);
+            table.others.insert(name, other);
         }
         self.count.store(table.len(), Ordering::Relaxed);
         drop(table);
         self.others_changed.notify_waiters();
     }
 
-    /// Waits until the storage has announced the challenge `name` to this node, at most for `timeout`.
-    pub(crate) async fn announced(&self, name: &str, timeout: Duration) {
+    /// Ends the challenges of other nodes that were in `storage`, except those called `present`.
+    pub(crate) fn keep_others(&self, storage: &Storage, present: &BTreeSet<String>) {
+        let place = storage.store().place();
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let others = &mut table.others;
+        others.retain(|other, _| other.place != place || present.contains(&other.name));
+        self.count.store(table.len(), Ordering::Relaxed);
+    }
+
+    /// Waits until `storage` has announced the challenge `name` to this node, at most for `timeout`.
+    pub(crate) async fn announced(&self, storage: &Storage, name: &str, timeout: Duration) {
+        let name = OtherName::of(storage, name);
         let has_it = async {
             loop {
                 let changed = self.others_changed.notified();
-                if self.has_other(name) {
+                if self.has_other(&name) {
                     return;
                 }
                 changed.await;
@@ -121,7 +150,7 @@ impl Challenges {
         let _ = tokio::time::timeout(timeout, has_it).await;
     }
 
-    fn has_other(&self, name: &str) -> bool {
+    fn has_other(&self, name: &OtherName) -> bool {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.others.contains_key(name)
     }
@@ -172,6 +201,16 @@ impl Published {
         })
     }
 
+    /// Removes the challenge for `subject` that a node has left which died in its order. The caller holds the lock of
+    /// orders for that name, and has no challenge to publish because the CA has validated that one.
+    pub(crate) fn remove_left(storage: &Storage, ca: &str, subject: &Subject) {
+        let name = format!("acme/{ca}/{FOLDER}/{}.json", subject.file_name());
+        // If that fails, it is as harmless as before.
+        if let Ok(Some(left)) = storage.find_latest(&name) {
+            let _ = storage.remove_if(&name, &left.bytes);
+        }
+    }
+
     /// Its name in the storage.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -206,27 +245,32 @@ mod tests {
         }
     }
 
+    fn memory() -> Storage {
+        Storage::shared(Arc::new(MemoryStore::new()))
+    }
+
     #[test]
     fn a_challenge_of_another_node_gets_its_response() {
         let challenges = Challenges::default();
+        let storage = memory();
         let name = "acme/ca.test-dir/challenge_tokens/a.test.json";
         assert!(is_token(name));
         assert!(!is_token("acme/ca.test-dir/users/x/x.json"));
         let text = serde_json::to_vec(&stored("http-01", "a.test")).unwrap();
-        challenges.show_other(name, Some(&text));
+        challenges.show_other(&storage, name, Some(&text));
         let path = format!("{HTTP_PREFIX}tok");
         let response = || challenges.http_response(path.as_bytes());
         assert_eq!(response().as_deref(), Some("tok.thumb"));
         assert!(!challenges.is_idle());
         let text = serde_json::to_vec(&stored("tls-alpn-01", "a.test")).unwrap();
-        challenges.show_other(name, Some(&text));
+        challenges.show_other(&storage, name, Some(&text));
         assert_eq!(response(), None, "it was replaced");
         assert!(challenges.alpn_config("A.test").is_some());
         assert!(challenges.alpn_config("b.test").is_none());
-        challenges.show_other(name, None);
+        challenges.show_other(&storage, name, None);
         assert!(challenges.is_idle() && challenges.alpn_config("a.test").is_none());
         for garbage in [&b""[..], b"{}", br#"{"type":"dns-01"}"#, b"\xff"] {
-            challenges.show_other(name, Some(garbage));
+            challenges.show_other(&storage, name, Some(garbage));
             assert!(challenges.is_idle());
         }
     }
@@ -243,18 +287,46 @@ mod tests {
     #[test]
     fn an_order_waits_until_its_challenge_is_announced() {
         let challenges = Arc::new(Challenges::default());
+        let storage = memory();
         let name = "acme/ca.test-dir/challenge_tokens/a.test.json";
         let text = serde_json::to_vec(&stored("http-01", "a.test")).unwrap();
-        let waiting = challenges.clone();
+        let (waiting, followed) = (challenges.clone(), storage.clone());
         let waits = std::thread::spawn(move || {
-            crate::acme::run(waiting.announced(name, Duration::MAX)).unwrap();
+            crate::acme::run(waiting.announced(&followed, name, Duration::MAX)).unwrap();
         });
-        challenges.show_other("acme/ca/challenge_tokens/b.test.json", Some(&text));
-        challenges.show_other(name, Some(&text));
+        challenges.show_other(
+            &storage,
+            "acme/ca/challenge_tokens/b.test.json",
+            Some(&text),
+        );
+        challenges.show_other(&storage, name, Some(&text));
         waits.join().unwrap();
         // It ends also if that never happens.
-        challenges.show_other(name, None);
-        crate::acme::run(challenges.announced(name, Duration::from_millis(1))).unwrap();
+        challenges.show_other(&storage, name, None);
+        let short = Duration::from_millis(1);
+        crate::acme::run(challenges.announced(&storage, name, short)).unwrap();
+    }
+
+    #[test]
+    fn challenges_that_are_gone_from_a_storage_end_and_those_of_others_do_not() {
+        let challenges = Challenges::default();
+        let folder = crate::tests::TempFolder::new();
+        let (storage, other) = (memory(), Storage::new(folder.path()));
+        let name = |name: &str| format!("acme/ca/challenge_tokens/{name}.json");
+        let show = |storage: &Storage, subject: &str| {
+            let text = serde_json::to_vec(&stored("tls-alpn-01", subject)).unwrap();
+            challenges.show_other(storage, &name(subject), Some(&text));
+        };
+        show(&storage, "gone.test");
+        show(&storage, "present.test");
+        show(&other, "other.test");
+        challenges.keep_others(&storage, &BTreeSet::from([name("present.test")]));
+        let responds = |subject: &str| challenges.alpn_config(subject).is_some();
+        assert!(!responds("gone.test"));
+        assert!(responds("present.test") && responds("other.test"));
+        challenges.keep_others(&storage, &BTreeSet::new());
+        challenges.keep_others(&other, &BTreeSet::new());
+        assert!(challenges.is_idle());
     }
 
     /// The form is that of certmagic's distributed solver.
@@ -277,6 +349,10 @@ mod tests {
         storage.write(name, b"other").unwrap();
         drop(published);
         assert_eq!(storage.read(name).unwrap().unwrap(), b"other");
+        // That of a node that is dead goes when its name is ordered anew.
+        Published::remove_left(&storage, "ca", &subject);
+        assert_eq!(storage.read(name).unwrap(), None);
+        Published::remove_left(&storage, "ca", &subject);
         let address = Subject::parse("192.0.2.1").unwrap();
         let challenge = stored("tls-alpn-01", "192.0.2.1");
         let _published = Published::new(&storage, "ca", &address, &challenge).unwrap();

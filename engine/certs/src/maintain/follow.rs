@@ -7,14 +7,15 @@ use std::time::SystemTime;
 
 use sluice_store::Change;
 
-use super::make::{Reading, load_named, stored_name};
+use super::make::{Reading, is_away, load_named, stored_name};
 use super::plan::{Attempts, Key};
 use super::{Bell, Maintainer};
-use crate::challenges::shared::{FOLDER as TOKENS, is_token};
+use crate::challenges::shared::is_token;
 use crate::failure::{CertsError, Notice};
 use crate::issuer::Issuer;
 use crate::limits::{CATCH_UP_MARGIN, CHALLENGE_AGE_MAX, FOLLOW_LOOK, FOLLOW_PAUSE};
-use crate::pair::Pair;
+use crate::pair::{Pair, PairStanding};
+use crate::renewal::seed_of;
 use crate::storage::Storage;
 use crate::subject::Subject;
 
@@ -68,7 +69,9 @@ impl Maintainer {
                     return;
                 };
                 match changes {
-                    Ok(changes) if taking => arrivals.add(&storage, strong.take_tokens(&changes)),
+                    Ok(changes) if taking => {
+                        arrivals.add(&storage, strong.take_tokens(&storage, &changes));
+                    }
                     Ok(changes) => strong.take_changes(&storage, &changes),
                     Err(error) => {
                         let error = CertsError::from(error);
@@ -83,27 +86,19 @@ impl Maintainer {
         }
     }
 
-    /// Takes what was written since `since`.
-    fn catch_up(&self, storage: &Storage, since: SystemTime) -> Result<(), CertsError> {
+    /// Takes what was written since `since`, and forgets the challenges that are gone. A copy on this node has missed the
+    /// same as the watch, so it does not count.
+    pub(super) fn catch_up(&self, storage: &Storage, since: SystemTime) -> Result<(), CertsError> {
         let since = since.checked_sub(CATCH_UP_MARGIN).unwrap_or(since);
         let mut names = BTreeSet::new();
-        for (name, modified) in storage.all("certificates")? {
+        for (name, modified) in storage.all_latest("certificates")? {
             // Another program's writes may have no time.
             if modified >= since || modified == SystemTime::UNIX_EPOCH {
                 names.extend(certificate_name(&name).map(str::to_owned));
             }
         }
-        self.take_certificates(storage, &names);
-        for ca in storage.names("acme")? {
-            for (name, modified) in storage.all(&format!("acme/{ca}/{TOKENS}"))? {
-                let age = SystemTime::now().duration_since(modified);
-                if age.is_ok_and(|age| age > CHALLENGE_AGE_MAX) {
-                    continue;
-                }
-                let text = storage.read(&name)?;
-                self.challenges.show_other(&name, text.as_deref());
-            }
-        }
+        self.take_certificates(storage, &names, Reading::Latest)?;
+        self.take_present_tokens(storage)?;
         self.refresh_ticket_keys(SystemTime::now());
         // What has failed for want of the storage need not wait.
         for managed in self.state().managed.values_mut() {
@@ -115,21 +110,38 @@ impl Maintainer {
         Ok(())
     }
 
+    /// Responds to the challenges that are in the storage now, and to no others that were there.
+    fn take_present_tokens(&self, storage: &Storage) -> Result<(), CertsError> {
+        let mut present = BTreeSet::new();
+        for (name, modified) in storage.all_latest("acme")? {
+            let age = SystemTime::now().duration_since(modified);
+            if is_token(&name) && !age.is_ok_and(|age| age > CHALLENGE_AGE_MAX) {
+                let found = storage.find_latest(&name)?;
+                let text = found.as_ref().map(|found| found.bytes.as_slice());
+                self.challenges.show_other(storage, &name, text);
+                present.insert(name);
+            }
+        }
+        self.challenges.keep_others(storage, &present);
+        Ok(())
+    }
+
     /// Takes these changes of a storage; those of this node have no effect.
     pub(crate) fn take_changes(&self, storage: &Storage, changes: &[Change]) {
-        let names = self.take_tokens(changes);
-        self.take_certificates(storage, &names);
+        let names = self.take_tokens(storage, changes);
+        // The next change, or the renewal, tries again.
+        let _ = self.take_certificates(storage, &names, Reading::Any);
     }
 
     /// Takes challenges and session ticket keys; returns the names of the certificates that have changed.
-    fn take_tokens(&self, changes: &[Change]) -> BTreeSet<String> {
+    fn take_tokens(&self, storage: &Storage, changes: &[Change]) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let mut has_ticket_keys = false;
         for change in changes {
             let key = change.key.as_str();
             if is_token(key) {
                 let text = change.value.as_ref().map(|value| value.bytes.as_slice());
-                self.challenges.show_other(key, text);
+                self.challenges.show_other(storage, key, text);
             } else if change.value.is_some() {
                 names.extend(certificate_name(key).map(str::to_owned));
                 has_ticket_keys |= key.starts_with("session_tickets/");
@@ -142,9 +154,17 @@ impl Maintainer {
     }
 
     /// Serves the stored certificates with these names, if they are newer than the served ones.
-    fn take_certificates(&self, storage: &Storage, names: &BTreeSet<String>) {
+    ///
+    /// # Errors
+    /// The engine is away, and the copy on this node does not have one of them, or does not count. The others were taken.
+    fn take_certificates(
+        &self,
+        storage: &Storage,
+        names: &BTreeSet<String>,
+        reading: Reading,
+    ) -> Result<(), CertsError> {
         if names.is_empty() {
-            return;
+            return Ok(());
         }
         let managed: Vec<Key> = {
             let state = self.state();
@@ -157,13 +177,26 @@ impl Maintainer {
             let named = state.managed.iter().filter(is_named);
             named.map(|(key, _)| key.clone()).collect()
         };
+        let mut taken = Ok(());
         for key in managed {
-            self.take_managed(key);
+            taken = taken.and(self.take_managed(key, reading));
         }
+        taken.and(self.take_on_demand(storage, names, reading))
+    }
+
+    /// Serves the stored certificates with these names that clients have asked for: they have no plan here.
+    fn take_on_demand(
+        &self,
+        storage: &Storage,
+        names: &BTreeSet<String>,
+        reading: Reading,
+    ) -> Result<(), CertsError> {
         let serving = self.serving.lock();
         let serving = serving.unwrap_or_else(PoisonError::into_inner).upgrade();
-        let Some(store) = serving else { return };
-        // Those that clients have asked for have no plan here.
+        let Some(store) = serving else {
+            return Ok(());
+        };
+        let mut taken = Ok(());
         for name in names {
             let origin = storage.place_of(&format!("{name}.crt"));
             let origin = origin.display().to_string();
@@ -171,32 +204,41 @@ impl Maintainer {
             let Some(old) = pairs.find(|pair| pair.origin == origin) else {
                 continue;
             };
-            if let Ok(Some(found)) = load_named(storage, name, Reading::Any)
-                && is_newer(&found, &old)
-            {
-                store.put(Arc::new(found));
-                self.staples.look_soon();
+            match load_named(storage, name, reading) {
+                Ok(Some(found)) => {
+                    let is_over = found.lifetime.has_ended(SystemTime::now());
+                    if replaces(&found, &old, is_over) {
+                        store.put(Arc::new(found));
+                        self.staples.look_soon();
+                    }
+                }
+                Err(error) if is_away(&error) => taken = Err(error),
+                Ok(None) | Err(_) => {}
             }
         }
+        taken
     }
 
-    fn take_managed(&self, key: Key) {
+    fn take_managed(&self, key: Key, reading: Reading) -> Result<(), CertsError> {
         let plan = self.state().managed.get(&key).map(|m| m.plan.clone());
-        let Some(plan) = plan else { return };
-        // A certificate that is being written by Caddy is unusable until its second file is there, which comes next.
-        let Ok(Some(found)) = self.newest_of(&plan, &key.1, Reading::Any) else {
-            return;
+        let Some(plan) = plan else {
+            return Ok(());
         };
+        let found = match self.newest_of(&plan, &key.1, reading) {
+            Ok(Some(found)) => found,
+            Err(error) if is_away(&error) => return Err(error),
+            // A certificate that is being written by Caddy is unusable until its second file is there, which comes next.
+            Ok(None) | Err(_) => return Ok(()),
+        };
+        let seed = seed_of(&key.1.to_string());
+        let is_due = plan.renewal_at(&found, seed) <= SystemTime::now();
         let mut state = self.state();
         let Some(managed) = state.managed.get_mut(&key) else {
-            return;
+            return Ok(());
         };
-        if managed
-            .pair
-            .as_ref()
-            .is_some_and(|old| !is_newer(&found, old))
-        {
-            return;
+        let old = managed.pair.as_ref();
+        if old.is_some_and(|old| !replaces(&found, old, is_due)) {
+            return Ok(());
         }
         let names: Vec<Subject> = found.subjects.clone();
         managed.pair = Some(found);
@@ -208,6 +250,7 @@ impl Maintainer {
         drop(state);
         self.notice(Notice::Served { names });
         self.bell.ring();
+        Ok(())
     }
 }
 
@@ -235,10 +278,15 @@ impl Arrivals {
     fn take(arrivals: &Weak<Arrivals>, maintainer: &Weak<Maintainer>) {
         while let (Some(arrivals), Some(strong)) = (arrivals.upgrade(), maintainer.upgrade()) {
             let (storage, names) = std::mem::take(&mut *arrivals.waiting());
-            if let Some(storage) = storage {
-                strong.take_certificates(&storage, &names);
-            }
+            let taken = match &storage {
+                Some(storage) => strong.take_certificates(storage, &names, Reading::Any),
+                None => Ok(()),
+            };
             drop(strong);
+            if let (Some(storage), Err(_)) = (storage, taken) {
+                arrivals.add(&storage, names);
+                std::thread::sleep(FOLLOW_PAUSE);
+            }
             arrivals.bell.wait(FOLLOW_LOOK);
         }
     }
@@ -248,9 +296,15 @@ impl Arrivals {
     }
 }
 
-/// Whether a stored certificate replaces a served one.
-fn is_newer(found: &Pair, old: &Pair) -> bool {
-    found.certified.cert != old.certified.cert && found.lifetime.from >= old.lifetime.from
+/// Whether a stored certificate replaces a served one. `is_over` says whether it has to be replaced itself.
+fn replaces(found: &Pair, old: &Pair, is_over: bool) -> bool {
+    let is_other = found.certified.cert != old.certified.cert;
+    is_other
+        && match old.standing {
+            PairStanding::Settled => found.lifetime.from >= old.lifetime.from,
+            // It is the one that another node has ordered at the same time, or the one before both.
+            PairStanding::Refused => !is_over,
+        }
 }
 
 /// The certificate that a key belongs to: the key without `.crt` or `.key`.

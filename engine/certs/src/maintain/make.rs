@@ -11,8 +11,8 @@ use super::Maintainer;
 use super::plan::{Attempts, Key, Plan};
 use crate::failure::{CertsError, Notice};
 use crate::issuer::{Issued, Issuer, Request};
-use crate::limits::{ORDER_TIMEOUT, STORING_MAX, STORING_PAUSE};
-use crate::pair::{Origin, Pair};
+use crate::limits::{ORDER_TIMEOUT, REFUSED_PAUSE, STORING_MAX, STORING_PAUSE};
+use crate::pair::{Origin, Pair, PairStanding};
 use crate::renewal::seed_of;
 use crate::storage::{SharedLock, Storage, StoredPair};
 use crate::subject::{Subject, SubjectError};
@@ -104,8 +104,12 @@ impl Maintainer {
         match made {
             Ok(pair) => {
                 let names = pair.subjects.clone();
+                managed.attempts = match pair.standing {
+                    PairStanding::Settled => Attempts::default(),
+                    // The node that has taken over may have been announced before this order ended, or fail.
+                    PairStanding::Refused => Attempts::after(later(now) + REFUSED_PAUSE),
+                };
                 managed.pair = Some(pair);
-                managed.attempts = Attempts::default();
                 managed.advice = None;
                 managed.ask_at = plan.is_remote().then_some(now);
                 managed.show();
@@ -237,6 +241,7 @@ impl Maintainer {
             subject: subject.clone(),
             renewal: old.is_some(),
         });
+        let seed = seed_of(&subject.to_string());
         let mut failed = None;
         for issuer in &plan.issuers {
             if let Some(why) = failed.as_ref().map(ToString::to_string) {
@@ -260,9 +265,11 @@ impl Maintainer {
                         // Another node has taken the lock over; the certificate that counts is the one it stores.
                         Ok((made, Kept::Refused)) => {
                             let found = self.newest_of(plan, subject, Reading::Latest);
-                            Ok(found.ok().flatten().unwrap_or(made))
+                            let other = found.ok().flatten();
+                            let other = other.filter(|found| plan.renewal_at(found, seed) > now);
+                            Ok(other.unwrap_or_else(|| Arc::new(made.refused())))
                         }
-                        Ok((made, Kept::Yes | Kept::No)) => Ok(made),
+                        Ok((made, Kept::Yes | Kept::No)) => Ok(Arc::new(made)),
                         Err(error) => Err(error),
                     };
                 }
@@ -280,7 +287,7 @@ impl Maintainer {
         key: &KeyPair,
         issued: Issued,
         lock: Option<&SharedLock>,
-    ) -> Result<(Arc<Pair>, Kept), CertsError> {
+    ) -> Result<(Pair, Kept), CertsError> {
         let name = stored_name(issuer, subject);
         let path = storage.place_of(&format!("{name}.crt"));
         let origin = Origin {
@@ -317,7 +324,7 @@ impl Maintainer {
             renewal,
             path: name,
         });
-        Ok((Arc::new(pair), kept))
+        Ok((pair, kept))
     }
 
     /// The key of the current certificate, if the plan reuses keys; an unreadable key is not reused.
@@ -417,6 +424,11 @@ fn accepts(plan: &Plan, pair: &Pair) -> bool {
     plan.issuers
         .iter()
         .any(|issuer| issuer.accepts(&pair.certified.cert))
+}
+
+/// Whether a storage cannot be read now, rather than what it has.
+pub(super) fn is_away(error: &CertsError) -> bool {
+    matches!(error, CertsError::Store(error) if error.fault == Fault::Away)
 }
 
 /// The current time, or `now` if that is later, as in tests.

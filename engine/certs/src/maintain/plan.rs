@@ -8,7 +8,7 @@ use crate::failure::{CertsError, Fault};
 use crate::issuer::Issuer;
 use crate::keys::KeyType;
 use crate::limits::ERROR_BYTES_MAX;
-use crate::pair::Pair;
+use crate::pair::{Pair, PairStanding};
 use crate::renewal::{Advice, Setback, believed, retry_pause, seed_of};
 use crate::storage::Storage;
 use crate::store::CertStore;
@@ -86,6 +86,7 @@ impl Managed {
     pub(super) fn due_at(&self, seed: u64) -> SystemTime {
         let at = match (&self.pair, self.advice) {
             (None, _) => SystemTime::UNIX_EPOCH,
+            (Some(pair), _) if pair.standing == PairStanding::Refused => SystemTime::UNIX_EPOCH,
             (Some(pair), Some(advice)) => advice.renewal_at(pair.lifetime, seed),
             (Some(pair), None) => self.plan.renewal_at(pair, seed),
         };
@@ -140,6 +141,14 @@ impl Attempts {
         let error = error.to_string();
         self.error = Some(error[..error.floor_char_boundary(ERROR_BYTES_MAX)].into());
         next
+    }
+
+    /// No attempt before this time, and no failure so far.
+    pub(super) fn after(next: SystemTime) -> Attempts {
+        Attempts {
+            next: Some(next),
+            ..Attempts::default()
+        }
     }
 
     pub(super) fn fail_upkeep(&mut self, error: &CertsError, now: SystemTime, id: &str) {

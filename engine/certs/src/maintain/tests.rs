@@ -10,7 +10,7 @@ use sluice_store::{FileStore, LocalCopy, Store};
 
 use super::*;
 use crate::issuer::{Issued, Request};
-use crate::limits::{LEAF_LIFETIME, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{LEAF_LIFETIME, REFUSED_PAUSE, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use crate::local_ca::{LocalCa, LocalCaOptions};
 use crate::renewal::Advice;
 use crate::tests::TempFolder;
@@ -582,15 +582,19 @@ fn a_certificate_of_another_node_is_served_as_soon_as_it_is_stored() {
     assert_eq!(shown(&waiting.store, "r.test"), served);
     assert_eq!(waiting.maintainer.due(s.start), []);
     // An older one does not replace it.
-    let before = served.clone();
-    let old = s.start - Duration::from_secs(3600);
-    let name = "certificates/remote/r.test/r.test";
-    let ca = LocalCa::open(
-        Storage::new(s.folder.path()),
-        LocalCaOptions::default(),
-        s.start,
-    )
-    .unwrap();
+    storage.write_pair(STORED, &issued_before(&s)).unwrap();
+    let changes = watch.next(Duration::from_secs(30)).unwrap();
+    waiting.maintainer.take_changes(&storage, &changes);
+    assert_eq!(shown(&waiting.store, "r.test"), served);
+}
+
+/// What the certificate of the nodes is called in their storage.
+const STORED: &str = "certificates/remote/r.test/r.test";
+
+/// A certificate for the nodes, issued an hour before the test began.
+fn issued_before(s: &Setup) -> crate::storage::StoredPair {
+    let storage = Storage::new(s.folder.path());
+    let ca = LocalCa::open(storage, LocalCaOptions::default(), s.start).unwrap();
     let key = crate::KeyType::default().generate().unwrap();
     let leaf = crate::Leaf {
         subjects: &parsed(&["r.test"]),
@@ -599,15 +603,104 @@ fn a_certificate_of_another_node_is_served_as_soon_as_it_is_stored() {
         length: LEAF_LIFETIME,
         by_root: false,
     };
+    let old = s.start - Duration::from_secs(3600);
     let signed = ca.sign(&key, &leaf, old).unwrap();
-    let pair = crate::storage::StoredPair {
+    crate::storage::StoredPair {
         certificate: signed.chain.into_bytes(),
         key: key.serialize_pem().into_bytes(),
+    }
+}
+
+/// The copy of a node has missed what the watch has missed.
+#[test]
+fn what_was_missed_is_taken_from_the_engine_although_its_copy_stands_in() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let folder = TempFolder::new();
+    let copy = LocalCopy::new(Arc::new(engine.clone()), FileStore::new(folder.path()));
+    let storage = Storage::shared(Arc::new(copy));
+    let waiting = node(&s, &storage, || panic!("an order"));
+    let direct = Storage::shared(Arc::new(engine.clone()));
+    let ordering = node(&s, &direct, || Ok(()));
+    finish(&ordering.maintainer, s.start);
+    let token = "acme/ca/challenge_tokens/a.test.json";
+    let challenge = r#"{"type":"http-01","token":"tok","keyAuthorization":"tok.thumb"}"#;
+    direct.write(token, challenge.as_bytes()).unwrap();
+    // From now on the engine counts as away for a while.
+    engine.fail_next(1, sluice_store::Fault::Away);
+    assert!(storage.read("x").is_err());
+    assert!(storage.store().copy().unwrap().is_in_use);
+    waiting.maintainer.catch_up(&storage, s.start).unwrap();
+    let served = shown(&ordering.store, "r.test");
+    assert_eq!(shown(&waiting.store, "r.test"), served);
+    let responds = || {
+        let path = format!("{}tok", crate::challenges::HTTP_PREFIX);
+        let challenges = waiting.maintainer.challenges();
+        challenges.http_response(path.as_bytes()).is_some()
     };
-    storage.write_pair(name, &pair).unwrap();
+    assert!(responds());
+    // Its end was missed as well.
+    direct.remove(token).unwrap();
+    waiting.maintainer.catch_up(&storage, s.start).unwrap();
+    assert!(!responds());
+    // Nothing is known to be there while the engine is away.
+    engine.fail_with(Some(sluice_store::Fault::Away));
+    assert!(waiting.maintainer.catch_up(&storage, s.start).is_err());
+}
+
+/// A node whose lock another one has taken while it ordered, and who has stored nothing yet. Orders are counted.
+fn refused(s: &Setup, engine: &MemoryStore) -> (Node, Arc<AtomicU32>) {
+    let storage = Storage::shared(Arc::new(engine.clone()));
+    let (engine, orders) = (engine.clone(), Arc::<AtomicU32>::default());
+    let counted = orders.clone();
+    let slow = node(s, &storage, move || {
+        engine.break_lease("issue_cert_r.test").unwrap();
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    finish(&slow.maintainer, s.start);
+    assert_eq!(storage.read(&format!("{STORED}.crt")).unwrap(), None);
+    (slow, orders)
+}
+
+/// The renewals that are due.
+fn renewals(node: &Node, at: SystemTime) -> Vec<Job> {
+    let mut due = node.maintainer.due(at);
+    due.retain(|job| matches!(job, Job::Renew { .. }));
+    due
+}
+
+#[test]
+fn the_certificate_of_the_node_that_took_over_counts_although_it_was_issued_before() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let storage = Storage::shared(Arc::new(engine.clone()));
+    let (slow, _) = refused(&s, &engine);
+    // Its own certificate is better than none.
+    let own = shown(&slow.store, "r.test");
+    let mut watch = storage.watch().unwrap();
+    storage.write_pair(STORED, &issued_before(&s)).unwrap();
     let changes = watch.next(Duration::from_secs(30)).unwrap();
-    waiting.maintainer.take_changes(&storage, &changes);
-    assert_eq!(shown(&waiting.store, "r.test"), before);
+    slow.maintainer.take_changes(&storage, &changes);
+    assert_ne!(shown(&slow.store, "r.test"), own);
+    assert_eq!(renewals(&slow, s.start + REFUSED_PAUSE * 10), []);
+}
+
+#[test]
+fn the_certificate_of_the_node_that_took_over_is_looked_for_if_nothing_announces_it() {
+    let s = setup(&[]);
+    let engine = MemoryStore::new();
+    let storage = Storage::shared(Arc::new(engine.clone()));
+    let (slow, orders) = refused(&s, &engine);
+    let own = shown(&slow.store, "r.test");
+    assert_eq!(renewals(&slow, s.start), [], "there is a pause");
+    storage.write_pair(STORED, &issued_before(&s)).unwrap();
+    let later = SystemTime::now() + REFUSED_PAUSE;
+    let due = renewals(&slow, later);
+    assert_eq!(due.len(), 1, "{due:?}");
+    slow.maintainer.run(&due[0], later).unwrap();
+    assert_ne!(shown(&slow.store, "r.test"), own);
+    assert_eq!(orders.load(Ordering::Relaxed), 1);
 }
 
 #[test]

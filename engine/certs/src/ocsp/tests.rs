@@ -174,6 +174,7 @@ impl Authority {
             origin: name.to_owned(),
             tags: Vec::new(),
             responder: String::new(),
+            standing: crate::pair::PairStanding::Settled,
         })
     }
 }

@@ -47,11 +47,15 @@ pub(crate) async fn response<S: Service>(
             Some(Response::Later(future)) => future,
             None => break None,
         };
+        let mut is_new = true;
         outcome = poll_fn(|cx| {
             // With thousands of connections, the data of this one has left the CPU caches when it is woken. Prefetching
-            // all of it overlaps the misses with the system call that reads from the socket.
-            Lines::of(&*future).fetch();
-            lines.fetch();
+            // all of it overlaps the misses with the system call that reads from the socket. A new future was written
+            // just now.
+            if !std::mem::take(&mut is_new) {
+                Lines::of(&*future).fetch();
+                lines.fetch();
+            }
             poll_step(cx, future.as_mut(), worker, asker)
         })
         .await?;

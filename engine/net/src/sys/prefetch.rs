@@ -23,11 +23,14 @@ impl Lines {
     /// changed, and memory that was freed meanwhile does no harm.
     pub fn fetch(self) {
         #[cfg(target_arch = "x86_64")]
-        for offset in (0..self.bytes).step_by(LINE_BYTES) {
+        {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let line = std::ptr::without_provenance::<i8>(self.start + offset);
-            // SAFETY: the instruction has no visible effect and faults on no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+            let mut line = std::ptr::without_provenance::<i8>(self.start);
+            for _ in 0..self.bytes.div_ceil(LINE_BYTES) {
+                // SAFETY: the instruction has no visible effect and faults on no address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+                line = line.wrapping_add(LINE_BYTES);
+            }
         }
     }
 }

@@ -362,6 +362,10 @@ where
         of_stream: (Request, HeadRead<'_>, End),
     ) {
         let slot = of_stream.0.slot;
+        if self.waits == Waits::Idle {
+            // It may be served before the timer is looked at again, which then has to begin anew.
+            self.waits = Waits::Nothing;
+        }
         let binding = self.endpoint.host.binding();
         let (start, is_last) = prepare(&self.mux, binding, exchange, of_stream, Version::Http3);
         self.works.put(slot, (self.make)(start));

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
-use sluice_dns::fetch::{FetchIdentity, FetchKind, FetchOptions, Fetcher, Sent, Verification};
+use sluice_dns::fetch::{
+    FetchError, FetchIdentity, FetchKind, FetchOptions, Fetcher, Sent, Verification,
+};
 use sluice_net::tls::certificates_from_pem;
 use ureq::http::{HeaderValue, Request, Response, Uri};
 
@@ -32,7 +34,11 @@ pub(super) struct Gateway {
     timeout: Duration,
 }
 
-struct Client(Fetcher);
+/// The HTTP client.
+struct Client {
+    options: FetchOptions,
+    current: Mutex<Fetcher>,
+}
 
 struct Login {
     user: String,
@@ -86,7 +92,7 @@ impl Gateway {
         let identity = identity
             .transpose()
             .map_err(|error| unusable(format!("the client certificate: {error}")))?;
-        let client = Fetcher::new(&FetchOptions {
+        let client = Client::new(FetchOptions {
             roots: roots.map(|roots| roots.into_iter().map(Into::into).collect()),
             timeout: options.timeout,
             redirects: 0,
@@ -104,7 +110,7 @@ impl Gateway {
         Ok(Gateway {
             endpoints,
             current: AtomicUsize::new(0),
-            client: Client(client),
+            client,
             login: login.map(|(user, password)| Login { user, password }),
             token: Mutex::new(None),
             timeout: options.timeout,
@@ -166,8 +172,9 @@ impl Gateway {
                 request
                     .headers_mut()
                     .insert("grpc-metadata-hasleader", required);
-                let response = self.client.0.stream(request, Some(time));
-                let response = response.map_err(|error| transport(error.sent, error.what))?;
+                // etcd confirms a watch at once; a dead connection must not take the time of the whole stream.
+                let response = self.client.fetcher().stream(request, time, left);
+                let response = response.map_err(|error| self.client.failed(error))?;
                 if response.status().is_success() {
                     return Ok(response.into_body());
                 }
@@ -290,12 +297,42 @@ impl Gateway {
         time: Duration,
     ) -> Result<Vec<u8>, Failed> {
         let request = request(endpoint, path, body, token);
-        let response = self.client.0.send_within(request, Some(time));
-        let response = response.map_err(|error| transport(error.sent, error.what))?;
+        let response = self.client.fetcher().send_within(request, Some(time));
+        let response = response.map_err(|error| self.client.failed(error))?;
         if response.status().is_success() {
             Ok(response.into_body())
         } else {
             Err(refused(&response))
+        }
+    }
+}
+
+impl Client {
+    fn new(options: FetchOptions) -> Client {
+        Client {
+            current: Mutex::new(Fetcher::new(&options)),
+            options,
+        }
+    }
+
+    /// The client with its idle connections.
+    fn fetcher(&self) -> Fetcher {
+        self.current().clone()
+    }
+
+    fn current(&self) -> MutexGuard<'_, Fetcher> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A member that does not respond. If it was connected, the link may be dead: other idle connections are as well then,
+    /// and each would cost a call its time limit.
+    fn failed(&self, error: FetchError) -> Failed {
+        if error.sent == Sent::Maybe {
+            *self.current() = Fetcher::new(&self.options);
+        }
+        Failed {
+            may_be_done: error.sent == Sent::Maybe,
+            ..member(Fault::Away, error.what)
         }
     }
 }
@@ -344,14 +381,6 @@ fn request(endpoint: &str, path: &str, body: &[u8], token: Option<&str>) -> Requ
     }
     let request = request.body(body.to_vec());
     request.expect("the endpoint was checked, and etcd's tokens are visible ASCII")
-}
-
-/// A member that does not respond.
-fn transport(sent: Sent, what: String) -> Failed {
-    Failed {
-        may_be_done: sent == Sent::Maybe,
-        ..member(Fault::Away, what)
-    }
 }
 
 fn member(fault: Fault, what: String) -> Failed {

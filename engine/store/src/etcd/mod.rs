@@ -39,6 +39,7 @@ struct Shared {
     gateway: Gateway,
     layout: Layout,
     calls: Calls,
+    watch_time: Duration,
 }
 
 /// Whether a quorum has to confirm a read.
@@ -63,6 +64,7 @@ impl EtcdStore {
                 gateway,
                 layout,
                 calls: Calls::default(),
+                watch_time: options.watch_time,
             }),
             lease_ttl: options.lease_ttl,
         })
@@ -96,6 +98,14 @@ impl Store for EtcdStore {
         let listed = shared
             .calls
             .run(|| shared.reading(|reading| shared.list(prefix, reading)))?;
+        entries(prefix, reach, listed.into_iter(), self.place())
+    }
+
+    fn list_latest(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        let shared = &self.shared;
+        let listed = shared
+            .calls
+            .run(|| shared.list(prefix, Reading::Confirmed))?;
         entries(prefix, reach, listed.into_iter(), self.place())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::limits::{CALL_TIMEOUT, LEASE_TTL};
+use crate::limits::{CALL_TIMEOUT, LEASE_TTL, WATCH_REQUEST_TIME};
 use crate::tls::TlsVerification;
 
 /// Options of an [`EtcdStore`](super::EtcdStore).
@@ -28,6 +28,9 @@ pub struct EtcdOptions {
     pub timeout: Duration,
     /// How long a lease lasts without its holder. etcd accepts whole seconds, at least its election timeout and a half.
     pub lease_ttl: Duration,
+    /// How long one request of a watch lasts before it is replaced, so that a connection that died without a sign is
+    /// noticed.
+    pub watch_time: Duration,
 }
 
 impl Default for EtcdOptions {
@@ -41,6 +44,7 @@ impl Default for EtcdOptions {
             prefix: "/sluice".to_owned(),
             timeout: CALL_TIMEOUT,
             lease_ttl: LEASE_TTL,
+            watch_time: WATCH_REQUEST_TIME,
         }
     }
 }

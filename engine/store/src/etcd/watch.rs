@@ -12,9 +12,7 @@ use super::gateway::stream_error;
 use super::layout::{Event, Metadata, RangeReply, Streamed, WatchReply, encoded};
 use super::{Reading, Shared};
 use crate::failure::{Fault, StoreError};
-use crate::limits::{
-    WATCH_ATTEMPTS, WATCH_BATCHES_MAX, WATCH_LINE_BYTES_MAX, WATCH_REQUEST_TIME, WRITES_MAX,
-};
+use crate::limits::{WATCH_ATTEMPTS, WATCH_BATCHES_MAX, WATCH_LINE_BYTES_MAX, WRITES_MAX};
 use crate::values::{Change, Value, Version};
 use crate::{Key, Watch};
 
@@ -135,8 +133,9 @@ impl Follower {
             "start_revision": self.next_revision.to_string(),
             "fragment": true,
         }});
-        let gateway = &self.shared.gateway;
-        let body = match gateway.stream("watch", &request, WATCH_REQUEST_TIME) {
+        let shared = &self.shared;
+        let stream = || shared.gateway.stream("watch", &request, shared.watch_time);
+        let body = match shared.calls.run(stream) {
             Ok(body) => body,
             Err(error) if error.fault == Fault::Away && self.unconfirmed < WATCH_ATTEMPTS => {
                 self.unconfirmed += 1;

@@ -39,6 +39,7 @@ struct Shared {
     sessions: Sessions,
     calls: Calls,
     lease_ttl: Duration,
+    probe: Duration,
 }
 
 const LOAD: &str = "
@@ -71,6 +72,7 @@ impl PostgresStore {
                 sessions: Sessions::new(options)?,
                 calls: Calls::default(),
                 lease_ttl: options.lease_ttl,
+                probe: options.probe,
             }),
         })
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use crate::limits::{CALL_TIMEOUT, LEASE_TTL};
+use crate::limits::{CALL_TIMEOUT, LEASE_TTL, WATCH_PROBE};
 use crate::tls::{TlsOptions, TlsVerification};
 
 /// Options of a [`PostgresStore`](super::PostgresStore).
@@ -22,6 +22,8 @@ pub struct PostgresOptions {
     pub timeout: Duration,
     /// How long a lease lasts without its holder.
     pub lease_ttl: Duration,
+    /// How often a watch probes its connection.
+    pub probe: Duration,
 }
 
 /// Who creates the tables.
@@ -62,6 +64,7 @@ impl PostgresOptions {
             schema: SchemaSetup::Create,
             timeout: CALL_TIMEOUT,
             lease_ttl: LEASE_TTL,
+            probe: WATCH_PROBE,
         })
     }
 

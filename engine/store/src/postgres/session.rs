@@ -2,7 +2,9 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
@@ -36,6 +38,9 @@ pub(super) struct Session {
     runtime: Runtime,
     timeout: Duration,
 }
+
+/// Why a watch ends.
+pub(super) const ENDED: &str = "the connection of a watch has ended";
 
 /// A call that failed.
 pub(super) enum Failed {
@@ -85,6 +90,32 @@ impl Session {
                 Ok(0) => None,
                 Ok(_) | Err(_) => Some(keys),
             }
+        })
+    }
+
+    /// Shows that the server responds within the time limit; what it announces first is returned.
+    pub(super) fn probe(&mut self) -> Result<Vec<String>, Failed> {
+        let Session {
+            client,
+            announced,
+            runtime,
+            timeout,
+        } = self;
+        let timeout = *timeout;
+        runtime.block_on(async move {
+            let mut keys = Vec::new();
+            let mut response = pin!(client.check_connection());
+            // The response comes after what was announced before it, for which there has to be room.
+            let first = poll_fn(|context| {
+                match announced.poll_recv_many(context, &mut keys, NOTIFICATIONS_MAX) {
+                    Poll::Ready(0) => Poll::Ready(Err(Failed::Own(Fault::Away, ENDED.to_owned()))),
+                    Poll::Ready(_) => Poll::Ready(Ok(())),
+                    Poll::Pending => response.as_mut().poll(context).map_err(Failed::from),
+                }
+            });
+            let limited = tokio::time::timeout(timeout, first).await;
+            limited.unwrap_or(Err(Failed::Late))?;
+            Ok(keys)
         })
     }
 }
@@ -188,10 +219,14 @@ impl Sessions {
     }
 
     fn finish<T>(&self, session: Session, result: Result<T, Failed>) -> Result<T, StoreError> {
-        // A call that is late may still be running there.
-        let is_usable = !session.client.is_closed() && !matches!(result, Err(Failed::Late));
+        // A call that is late may still be running there. If the link is dead, other idle connections are as well, and
+        // each would cost another call its time limit.
+        let is_late = matches!(result, Err(Failed::Late));
+        let is_usable = !session.client.is_closed() && !is_late;
         let mut idle = self.idle();
-        if is_usable && idle.len() < IDLE_CONNECTIONS_MAX {
+        if is_late {
+            idle.clear();
+        } else if is_usable && idle.len() < IDLE_CONNECTIONS_MAX {
             idle.push(session);
         }
         result.map_err(|failed| self.error(failed))

@@ -1,10 +1,11 @@
-//! Watches in PostgreSQL: a connection that listens, and the versions that the caller knows.
+//! Watches in PostgreSQL: a connection that listens, and is probed while it is silent, and the versions that the caller
+//! knows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::session::Session;
+use super::session::{ENDED, Session};
 use crate::failure::{Fault, StoreError};
 use crate::known::Known;
 use crate::limits::WRITES_MAX;
@@ -19,6 +20,8 @@ pub(super) struct PostgresWatch {
     shared: Arc<Shared>,
     session: Session,
     known: Known,
+    /// When the connection has to be probed.
+    next_probe: Instant,
 }
 
 pub(super) fn begin(shared: &Arc<Shared>, prefix: &Key) -> Result<PostgresWatch, StoreError> {
@@ -42,6 +45,7 @@ pub(super) fn begin(shared: &Arc<Shared>, prefix: &Key) -> Result<PostgresWatch,
         shared: Arc::clone(shared),
         session,
         known: Known::new(prefix, versions.collect()),
+        next_probe: Instant::now() + shared.probe,
     })
 }
 
@@ -49,11 +53,7 @@ impl Watch for PostgresWatch {
     fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
         let end = Instant::now() + timeout;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let Some(announced) = self.session.announced(left) else {
-                let what = "the connection of a watch has ended";
-                return Err(self.shared.error(Fault::Away, what));
-            };
+            let announced = self.announced(end)?;
             let keys = announced.into_iter().map(Key::new).filter_map(Result::ok);
             let keys = self.known.watched(keys);
             let mut changes = Vec::new();
@@ -66,5 +66,31 @@ impl Watch for PostgresWatch {
                 return Ok(changes);
             }
         }
+    }
+}
+
+impl PostgresWatch {
+    /// The keys that are announced until `end`, or until the next probe.
+    fn announced(&mut self, end: Instant) -> Result<Vec<String>, StoreError> {
+        let now = Instant::now();
+        let announced = if now >= self.next_probe {
+            let (shared, session) = (&self.shared, &mut self.session);
+            let probe = || {
+                session
+                    .probe()
+                    .map_err(|failed| shared.sessions.error(failed))
+            };
+            shared.calls.run(probe)?
+        } else {
+            let left = end.min(self.next_probe).saturating_duration_since(now);
+            let announced = self.session.announced(left);
+            let announced = announced.ok_or_else(|| self.shared.error(Fault::Away, ENDED))?;
+            if announced.is_empty() {
+                return Ok(announced);
+            }
+            announced
+        };
+        self.next_probe = Instant::now() + self.shared.probe;
+        Ok(announced)
     }
 }

@@ -63,6 +63,11 @@ impl Link {
         &self.place
     }
 
+    /// The time limit of a call.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(super) fn error(&self, fault: Fault, what: impl Into<String>) -> StoreError {
         StoreError::new(fault, &self.place, what)
     }
@@ -94,6 +99,9 @@ impl Link {
         if !is_closed && !is_replaced {
             if !first.is_io_error() {
                 self.keep(connection);
+            } else if first.is_timeout() {
+                // If the link is dead, other idle connections are as well, and each would cost a call its time limit.
+                self.idle().clear();
             }
             return Err(self.failed(&first));
         }

@@ -50,6 +50,7 @@ struct Shared {
     calls: Calls,
     lease_ttl: Duration,
     poll: Duration,
+    probe: Duration,
 }
 
 impl RedisStore {
@@ -78,6 +79,7 @@ impl RedisStore {
                 calls: Calls::default(),
                 lease_ttl: options.lease_ttl,
                 poll: options.poll,
+                probe: options.probe,
             }),
         })
     }

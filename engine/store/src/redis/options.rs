@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::limits::{CALL_TIMEOUT, LEASE_TTL, WATCH_POLL};
+use crate::limits::{CALL_TIMEOUT, LEASE_TTL, WATCH_POLL, WATCH_PROBE};
 use crate::tls::TlsOptions;
 
 /// Options of a [`RedisStore`](super::RedisStore). The names and the defaults are those of caddy-storage-redis.
@@ -36,6 +36,8 @@ pub struct RedisOptions {
     pub lease_ttl: Duration,
     /// How often a watch looks for writes of others, such as Caddy, which it is not informed of.
     pub poll: Duration,
+    /// How often a watch probes its connection.
+    pub probe: Duration,
 }
 
 /// Where the server is.
@@ -82,6 +84,7 @@ impl Default for RedisOptions {
             former_keys: Vec::new(),
             lease_ttl: LEASE_TTL,
             poll: WATCH_POLL,
+            probe: WATCH_PROBE,
         }
     }
 }

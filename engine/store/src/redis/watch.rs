@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{Connection, PushKind, Value as Reply, cmd, from_redis_value};
+use redis::{Connection, PushKind, RedisError, Value as Reply, cmd, from_redis_value};
 
 use super::lease::escaped;
 use super::{Shared, script, scripts};
@@ -18,26 +18,35 @@ use crate::{Key, Watch};
 /// A subscription to the changes below a prefix.
 pub(super) struct RedisWatch {
     shared: Arc<Shared>,
-    /// The connection with the subscriptions; `None` if the user may not subscribe, and only looks.
-    connection: Option<Connection>,
+    /// `None` if the user may not subscribe, and only looks.
+    subscription: Option<Subscription>,
     known: Known,
     /// When to look for writes of others.
     next_look: Instant,
 }
 
+/// The connection with the subscriptions.
+struct Subscription {
+    connection: Connection,
+    /// When to probe it.
+    next_probe: Instant,
+    /// When it was probed, until something arrives.
+    probed: Option<Instant>,
+}
+
 pub(super) fn begin(shared: &Arc<Shared>, prefix: &Key) -> Result<RedisWatch, StoreError> {
-    let connection = subscribe(shared)?;
+    let subscription = subscribe(shared)?;
     let next_look = Instant::now() + shared.poll;
     Ok(RedisWatch {
         shared: Arc::clone(shared),
-        connection,
+        subscription,
         known: Known::new(prefix, shared.versions(prefix)?),
         next_look,
     })
 }
 
 /// A connection that is subscribed to our channel and to the notifications of the server; `None` if the user may not.
-fn subscribe(shared: &Shared) -> Result<Option<Connection>, StoreError> {
+fn subscribe(shared: &Shared) -> Result<Option<Subscription>, StoreError> {
     let mut connection = shared.link.connect_for_pushes()?;
     let pattern = format!("__keyspace@{}__:{}/*", shared.db, escaped(&shared.prefix));
     for (name, channel) in [("SUBSCRIBE", &shared.channel), ("PSUBSCRIBE", &pattern)] {
@@ -50,7 +59,11 @@ fn subscribe(shared: &Shared) -> Result<Option<Connection>, StoreError> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Some(connection))
+    Ok(Some(Subscription {
+        connection,
+        next_probe: Instant::now() + shared.probe,
+        probed: None,
+    }))
 }
 
 impl Watch for RedisWatch {
@@ -62,7 +75,7 @@ impl Watch for RedisWatch {
                 self.next_look = now + self.shared.poll;
                 self.differing()?
             } else {
-                self.published(self.next_look.min(end).saturating_duration_since(now))?
+                self.published(self.next_look.min(end))?
             };
             let changes = self.changes(candidates)?;
             if !changes.is_empty() || Instant::now() >= end {
@@ -73,31 +86,44 @@ impl Watch for RedisWatch {
 }
 
 impl RedisWatch {
-    /// The keys in messages that arrive within `time`, in their order.
-    fn published(&mut self, time: Duration) -> Result<Vec<Key>, StoreError> {
+    /// The keys in messages that arrive until `end`, in their order, or until the connection has to be probed.
+    fn published(&mut self, end: Instant) -> Result<Vec<Key>, StoreError> {
         // A zero would wait without end.
-        let time = time.max(Duration::from_millis(1));
-        let Some(connection) = &mut self.connection else {
-            std::thread::sleep(time);
+        let least = Duration::from_millis(1);
+        let left = |end: Instant| end.saturating_duration_since(Instant::now()).max(least);
+        let Some(subscription) = &mut self.subscription else {
+            std::thread::sleep(left(end));
             return Ok(Vec::new());
         };
+        let link = &self.shared.link;
+        let failed = |error: RedisError| link.failed(&error);
+        let limit = link.timeout();
+        let wake = subscription.probe_if_due(&self.shared).map_err(failed)?;
         let mut keys = Vec::new();
-        let mut wait = time;
+        let mut wait = left(end.min(wake));
         loop {
-            let link = &self.shared.link;
-            connection
-                .set_read_timeout(Some(wait))
-                .map_err(|error| link.failed(&error))?;
+            let connection = &mut subscription.connection;
+            connection.set_read_timeout(Some(wait)).map_err(failed)?;
             match connection.recv_response() {
                 Ok(message) => keys.extend(self.shared.keys_in(message)),
-                Err(error) if error.is_timeout() => return Ok(keys),
-                Err(error) => return Err(link.failed(&error)),
+                Err(error) if error.is_timeout() => break,
+                Err(error) => return Err(failed(error)),
             }
+            subscription.probed = None;
             if keys.len() >= WRITES_MAX {
-                return Ok(keys);
+                break;
             }
             // What has arrived by now is read with it.
-            wait = Duration::from_millis(1);
+            wait = least;
+        }
+        // Only after reading: the caller may have been busy for longer than the limit.
+        match subscription.probed {
+            Some(at) if at.elapsed() >= limit => {
+                let what = format!("no response within {limit:?} on the connection of a watch");
+                let dead = || Err(link.error(Fault::Away, what));
+                self.shared.calls.run(dead)
+            }
+            Some(_) | None => Ok(keys),
         }
     }
 
@@ -118,6 +144,23 @@ impl RedisWatch {
             changes.extend(self.known.compare(part.iter().zip(values)));
         }
         Ok(changes)
+    }
+}
+
+impl Subscription {
+    /// Probes the connection if that is due. Returns when to look at it again.
+    fn probe_if_due(&mut self, shared: &Shared) -> Result<Instant, RedisError> {
+        let now = Instant::now();
+        if self.probed.is_none() && now >= self.next_probe {
+            // It is subscribed already, which the server confirms once more, as a message like others. The library
+            // does not return the response to a `PING` after reads that have timed out.
+            let command = cmd("SUBSCRIBE").arg(&shared.channel).get_packed_command();
+            self.connection.send_packed_command(&command)?;
+            self.probed = Some(now);
+            self.next_probe = now + shared.probe;
+        }
+        let until = |at: Instant| at + shared.link.timeout();
+        Ok(self.probed.map_or(self.next_probe, until))
     }
 }
 

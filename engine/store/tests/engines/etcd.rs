@@ -363,3 +363,23 @@ fn etcd_that_is_full_is_read_and_emptied() {
     assert_eq!(text(&store, "small").unwrap().as_deref(), Some("1"));
     store.save(&[Write::Delete(&name)], Guard::Always).unwrap();
 }
+
+#[test]
+fn etcd_connections_that_die_without_a_sign_are_noticed() {
+    let Some(mut cluster) = Cluster::start(1, &[]) else {
+        return;
+    };
+    let direct = cluster.store();
+    let options = cluster.options();
+    let open = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let options = EtcdOptions {
+            endpoints: vec![format!("http://127.0.0.1:{port}")],
+            timeout,
+            watch_time: crate::faults::PROBE,
+            ..options.clone()
+        };
+        Box::new(EtcdStore::open(&options).unwrap())
+    };
+    let port = cluster.members[0].port();
+    crate::faults::check_dead_connections("etcd", port, &direct, &open);
+}

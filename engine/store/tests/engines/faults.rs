@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use sluice_store::{Fault, Guard, Key, Store, Value, Write};
+use sluice_store::{Fault, Guard, Key, Reach, Store, Value, Watch, Write};
 
 use crate::servers::proxy::Proxy;
-use crate::wait::eventually;
+use crate::wait::{TIMEOUT, eventually, until};
 
 /// How slow the engine is.
 const SLOW: Duration = Duration::from_millis(500);
@@ -163,6 +163,109 @@ fn a_holder_that_was_cut_off_is_refused(
     // Its end does not end the lease of the other.
     drop(held);
     direct.save(&write, Guard::Held(took.fence())).unwrap();
+}
+
+/// A time limit of calls that a busy machine keeps, for tests that wait until it is over.
+pub const PATIENT: Duration = Duration::from_secs(2);
+
+/// How often a watch is probed in the tests of dead connections.
+pub const PROBE: Duration = Duration::from_millis(300);
+
+/// Checks a store whose connections die without a sign, through a proxy. Its watches are probed after every [`PROBE`].
+pub fn check_dead_connections(engine: &str, port: u16, direct: &dyn Store, open: Open<'_>) {
+    let proxy = Proxy::new(port);
+    a_watch_on_a_dead_connection_misses_nothing(engine, &proxy, direct, open);
+    dead_idle_connections_cost_one_call(engine, &proxy, open);
+}
+
+/// Waits until a change below `prefix` arrives, or until the watch reports its end; then a new one is begun, and what it
+/// has missed is read. Returns the value of `name`.
+fn found_after_all(
+    store: &dyn Store,
+    watch: &mut Box<dyn Watch>,
+    name: &Key,
+) -> (Option<Value>, &'static str) {
+    let error = match watch.next(TIMEOUT) {
+        Ok(changes) => {
+            let last = changes.last().expect("a dead connection is noticed");
+            return (last.value.clone(), "went on");
+        }
+        Err(error) => error,
+    };
+    assert_eq!(error.fault, Fault::Away, "{error}");
+    let again = || store.watch(&key("dead")).ok();
+    *watch = until(TIMEOUT, "another watch", again, || error.to_string());
+    let listed = || store.list_latest(&key("dead"), Reach::All).ok();
+    let listed = until(TIMEOUT, "a list", listed, String::new);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let read = || store.load_latest(&[name]).ok();
+    let mut read = until(TIMEOUT, "a value", read, String::new);
+    (read.remove(0), "reported it")
+}
+
+fn a_watch_on_a_dead_connection_misses_nothing(
+    engine: &str,
+    proxy: &Proxy,
+    direct: &dyn Store,
+    open: Open<'_>,
+) {
+    let store = open(proxy.port, PATIENT);
+    let name = key("dead/one");
+    let mut watch = store.watch(&key("dead")).unwrap();
+    // Once before anything was announced on the connection, and once after that.
+    for text in ["1", "2"] {
+        proxy.lose_connections();
+        let began = Instant::now();
+        direct
+            .save(&[Write::Put(&name, text.as_bytes())], Guard::Always)
+            .unwrap();
+        let (found, how) = found_after_all(&*store, &mut watch, &name);
+        assert_eq!(found.unwrap().bytes, text.as_bytes());
+        println!(
+            "{engine}: a watch on a dead connection {how} after {:?}",
+            began.elapsed()
+        );
+        // Later changes arrive at once.
+        let noise = format!("{text} again");
+        direct
+            .save(&[Write::Put(&name, noise.as_bytes())], Guard::Always)
+            .unwrap();
+        let seen = until(
+            TIMEOUT,
+            "the next change",
+            || watch.next(TIMEOUT).unwrap().pop(),
+            String::new,
+        );
+        assert_eq!(seen.value.unwrap().bytes, noise.as_bytes());
+    }
+}
+
+/// Connections that were idle while the link died are not tried one after the other.
+fn dead_idle_connections_cost_one_call(engine: &str, proxy: &Proxy, open: Open<'_>) {
+    const CALLERS: usize = 3;
+    let store = open(proxy.port, PATIENT);
+    let name = key("dead/idle");
+    // As many connections as there are callers at once: each waits a moment for its response.
+    proxy.delay(Duration::from_millis(50));
+    let all_at_once = std::sync::Barrier::new(CALLERS);
+    std::thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                store.load_latest(&[&name]).unwrap();
+                all_at_once.wait();
+                store.load_latest(&[&name]).unwrap();
+            });
+        }
+    });
+    proxy.delay(Duration::ZERO);
+    proxy.lose_connections();
+    let mut failed = 0;
+    while let Err(error) = store.load_latest(&[&name]) {
+        assert_eq!(error.fault, Fault::Away, "{error}");
+        failed += 1;
+    }
+    println!("{engine}: {failed} calls failed after all connections had died");
+    assert_eq!(failed, 1, "{engine}");
 }
 
 /// Writes a certificate and its key of one generation, on condition that nobody else has written, while connections

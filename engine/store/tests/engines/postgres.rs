@@ -277,3 +277,45 @@ fn postgres_may_be_slow_silent_or_cut_off() {
     };
     crate::faults::check("postgres", server.port, &server.store(), &open);
 }
+
+#[test]
+fn postgres_connections_that_die_without_a_sign_are_noticed() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let open = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let place = server.place("sslmode=disable");
+        let place = place.replace(&server.port.to_string(), &port.to_string());
+        let mut options = PostgresOptions::parse(&place).unwrap();
+        options.timeout = timeout;
+        options.probe = crate::faults::PROBE;
+        Box::new(PostgresStore::open(&options).unwrap())
+    };
+    crate::faults::check_dead_connections("postgres", server.port, &server.store(), &open);
+}
+
+/// More keys are announced at once than have room: the probe of the connection is not held up by them.
+#[test]
+fn a_watch_in_postgres_is_probed_although_many_keys_are_announced() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let mut options = server.options();
+    // Each wait begins with a probe.
+    options.probe = Duration::ZERO;
+    let store = PostgresStore::open(&options).unwrap();
+    let mut watch = store.watch(&key("many")).unwrap();
+    let many = 3000;
+    let insert = format!(
+        "insert into certmagic_data (key, value) \
+         select 'many/' || number, 'x' from generate_series(1, {many}) number"
+    );
+    server.sql("certs", &format!("set role web; {insert}"));
+    let mut seen = 0;
+    while seen < many {
+        let changes = watch.next(TIMEOUT).unwrap();
+        assert!(!changes.is_empty(), "{seen} arrived");
+        seen += changes.len();
+    }
+    assert_eq!(seen, many);
+}

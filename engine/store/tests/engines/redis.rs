@@ -488,3 +488,22 @@ fn redis_may_be_slow_silent_or_cut_off() {
     };
     crate::faults::check("redis", server.port, &server.store(), &open);
 }
+
+#[test]
+fn redis_connections_that_die_without_a_sign_are_noticed() {
+    let Some(server) = Server::start(&[]) else {
+        return;
+    };
+    let open = |port: u16, timeout: Duration| -> Box<dyn Store> {
+        let options = RedisOptions {
+            servers: RedisServers::Single("127.0.0.1".to_owned(), port),
+            timeout,
+            // Only the connection with the subscriptions is there to find anything.
+            poll: Duration::from_secs(3600),
+            probe: crate::faults::PROBE,
+            ..server.options()
+        };
+        Box::new(RedisStore::open(&options).unwrap())
+    };
+    crate::faults::check_dead_connections("redis", server.port, &server.store(), &open);
+}

@@ -131,11 +131,11 @@ fn the_end_timer_starts_with_the_wait() {
         let stream = sluice_net::stream::Stream::Tcp(socket);
         let slot = worker.take_slot().await.expect("slots are unlimited");
         let link = Link::new(stream, endpoint.clone(), slot);
-        let mut records = super::super::fastcgi::Records::new(Default::default());
+        let mut call = LinkCall::new(link, request(RequestBody::None), None);
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        records.wait(&mut cx, &worker, &link);
+        call.note_unaccepted(&mut cx, &worker);
         worker.timers.sweep(before + END_RECORD_TIMEOUT);
-        records.wait(&mut cx, &worker, &link);
+        call.note_unaccepted(&mut cx, &worker);
         assert!(
             !endpoint.is_at_capacity(before),
             "it has not waited for so long"
@@ -143,7 +143,7 @@ fn the_end_timer_starts_with_the_wait() {
         worker
             .timers
             .sweep(worker.clock.coarse() + END_RECORD_TIMEOUT);
-        records.wait(&mut cx, &worker, &link);
+        call.note_unaccepted(&mut cx, &worker);
         assert!(endpoint.is_at_capacity(worker.clock.coarse()), "now it has");
     });
 }
@@ -427,6 +427,22 @@ fn stderr_records_are_reported_once_with_the_status() {
         received.take()
     });
     assert_eq!(received, [("PHP Warning: x".to_owned(), Some(500))]);
+}
+
+#[test]
+fn an_idle_connection_keeps_the_memory_of_its_decoder_and_nothing_of_a_response() {
+    let fake = sending(response("A: b\r\n\r\nx"));
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(600)));
+        for _ in 0..3 {
+            let got = ask(&worker, &endpoint).await.unwrap();
+            assert_eq!(got.head.fields.len(), 1);
+            assert_eq!(got.body, b"x");
+        }
+        assert_eq!(fake.accepted(), 1);
+        let link = Pool::of(&worker).take(&endpoint, worker.clock.coarse());
+        assert!(link.is_some_and(|link| link.spare.is_some()));
+    });
 }
 
 #[test]

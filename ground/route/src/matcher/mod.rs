@@ -480,7 +480,10 @@ impl MatcherSet {
     }
 
     fn key(&self) -> SetKey {
-        let mut key = SetKey::default();
+        let mut key = SetKey {
+            is_host_alone: matches!(self.matchers.as_slice(), [Matcher::Host(_)]),
+            ..SetKey::default()
+        };
         for matcher in &self.matchers {
             match matcher {
                 Matcher::Host(matcher) => key.hosts = matcher.key(),

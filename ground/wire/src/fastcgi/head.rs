@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 use sluice_message::name::{is_token_byte, is_value_byte};
 use sluice_message::{FieldId, Fields, ResponseHead, Status, Version};
 
@@ -135,9 +135,10 @@ impl HeadDecoder {
         let mut status = None;
         let mut has_line = false;
         let mut at = 0;
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (line_at, field) = (at, without_end(line));
-            at += line.len();
+        for end in memchr_iter(b'\n', bytes) {
+            let (line_at, line) = (at, &bytes[at..end]);
+            let field = line.strip_suffix(b"\r").unwrap_or(line);
+            at = end + 1;
             if field.is_empty() {
                 break;
             }
@@ -149,7 +150,7 @@ impl HeadDecoder {
                 has_line = true;
                 continue;
             }
-            let (name, value) = self
+            let Line { id, name, value } = self
                 .split(field)
                 .map_err(|(fault, place)| error(HeadFault::Field(fault), line_at + place))?;
             let fail = |fault| Err(error(fault, line_at));
@@ -163,14 +164,13 @@ impl HeadDecoder {
                 }
                 continue;
             }
-            let id = FieldId::of(name);
             if id == FieldId::TransferEncoding {
                 return fail(HeadFault::Coded);
             }
             if head.fields.len() == self.limits.fields_max {
                 return fail(HeadFault::Field(FieldFault::TooMany));
             }
-            head.fields.push_raw(id, name, value);
+            head.fields.push_clean(id, name, value);
         }
         head.version = Version::Http11;
         head.status = status.unwrap_or(if head.fields.has(FieldId::Location) {
@@ -184,8 +184,36 @@ impl HeadDecoder {
         length(&head.fields).map_err(|fault| error(HeadFault::Framing(fault), 0))
     }
 
-    /// Name and value of a line, or its fault and where it is.
+    /// The parts of a line, or its fault and where it is.
     fn split<'a>(&self, line: &'a [u8]) -> Result<Line<'a>, (FieldFault, usize)> {
+        let (id, end) = match self.known_name(line) {
+            Some(known) => known,
+            None => self.other_name(line)?,
+        };
+        let value = &line[end + 1..];
+        // All bytes are looked at without a way out, which compiles to vector comparisons.
+        let is_clean = value
+            .iter()
+            .fold(true, |clean, byte| clean & is_value_byte(*byte));
+        if !is_clean && let Some(at) = value.iter().position(|byte| !is_value_byte(*byte)) {
+            return Err((FieldFault::ValueByte(value[at]), end + 1 + at));
+        }
+        Ok(Line {
+            id,
+            name: &line[..end],
+            value: value.trim_ascii(),
+        })
+    }
+
+    /// A known name before the first colon, and where that is. Its bytes need no check.
+    fn known_name(&self, line: &[u8]) -> Option<(FieldId, usize)> {
+        let end = memchr(b':', line)?;
+        let id = FieldId::of(&line[..end]);
+        (id != FieldId::Other && end <= self.limits.name_bytes_max).then_some((id, end))
+    }
+
+    /// Any name, and where its colon is.
+    fn other_name(&self, line: &[u8]) -> Result<(FieldId, usize), (FieldFault, usize)> {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         if is_blank(&line[0]) {
             return Err((FieldFault::Folded, 0));
@@ -194,9 +222,9 @@ impl HeadDecoder {
             return Err((FieldFault::NoColon, 0));
         };
         match line[end] {
-            b':' if end == 0 => return Err((FieldFault::EmptyName, 0)),
-            b':' if end > self.limits.name_bytes_max => return Err((FieldFault::NameTooLong, 0)),
-            b':' => {}
+            b':' if end == 0 => Err((FieldFault::EmptyName, 0)),
+            b':' if end > self.limits.name_bytes_max => Err((FieldFault::NameTooLong, 0)),
+            b':' => Ok((FieldId::of(&line[..end]), end)),
             byte => {
                 let after = line[end..].iter().find(|byte| !is_blank(byte));
                 let fault = if is_blank(&byte) && after == Some(&b':') {
@@ -204,27 +232,21 @@ impl HeadDecoder {
                 } else {
                     FieldFault::NameByte(byte)
                 };
-                return Err((fault, end));
+                Err((fault, end))
             }
         }
-        let value = &line[end + 1..];
-        if let Some(at) = value.iter().position(|byte| !is_value_byte(*byte)) {
-            return Err((FieldFault::ValueByte(value[at]), end + 1 + at));
-        }
-        Ok((&line[..end], value.trim_ascii()))
     }
 }
 
-/// Name and value.
-type Line<'a> = (&'a [u8], &'a [u8]);
+/// A header line.
+struct Line<'a> {
+    id: FieldId,
+    name: &'a [u8],
+    value: &'a [u8],
+}
 
 fn error(fault: HeadFault, offset: usize) -> HeadError {
     HeadError { fault, offset }
-}
-
-fn without_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// A status line behind `HTTP/` (RFC 9112, section 4). Which version it names says nothing: the connection is none of

@@ -7,6 +7,7 @@ use core::fmt;
 use memchr::memchr;
 
 use super::record::{CONTENT_BYTES_MAX, HEAD_BYTES, Kind, head};
+use crate::cgi::VariableName;
 use crate::scgi::ZeroByte;
 
 /// The content that one record of a request's body can have.
@@ -79,26 +80,29 @@ impl<'a> Params<'a> {
     }
 
     /// Adds a variable.
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        if memchr(0, name).is_some() || memchr(0, value).is_some() {
-            self.fit = Err(ParamsRefused::ZeroByte(ZeroByte));
-            return;
-        }
-        self.push_length(name.len());
-        self.push_length(value.len());
-        self.out.extend_from_slice(name);
-        self.out.extend_from_slice(value);
+    pub fn push<'n>(&mut self, name: impl Into<VariableName<'n>>, value: &[u8]) {
+        let encoded = encode_param(name.into(), value, self.out);
+        self.note(encoded);
     }
 
-    fn push_length(&mut self, length: usize) {
-        match u8::try_from(length) {
-            Ok(short @ 0..0x80) => self.out.push(short),
-            Ok(_) | Err(_) => match u32::try_from(length) {
-                Ok(long @ 0..0x8000_0000) => {
-                    self.out.extend_from_slice(&(long | 1 << 31).to_be_bytes());
-                }
-                Ok(_) | Err(_) => self.fit = Err(ParamsRefused::TooLong),
-            },
+    /// Adds a variable with the value that `write` appends. It must not change what is there already.
+    pub fn push_with<'n>(
+        &mut self,
+        name: impl Into<VariableName<'n>>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let encoded = encode_param_with(name.into(), write, self.out);
+        self.note(encoded);
+    }
+
+    /// Adds variables that [`encode_param`] has encoded before.
+    pub fn push_encoded(&mut self, encoded: &[u8]) {
+        self.out.extend_from_slice(encoded);
+    }
+
+    fn note(&mut self, encoded: Result<(), ParamsRefused>) {
+        if encoded.is_err() {
+            self.fit = encoded;
         }
     }
 
@@ -128,4 +132,90 @@ impl<'a> Params<'a> {
         out.extend_from_slice(&head(Kind::Params, 0));
         Ok(())
     }
+}
+
+/// Appends a variable in the form that it has among others (FastCGI specification, section 3.4); nothing if it cannot be
+/// sent.
+pub fn encode_param(
+    name: VariableName<'_>,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), ParamsRefused> {
+    let start = out.len();
+    let lengths = encode_length(name.length(), out).and_then(|()| encode_length(value.len(), out));
+    let name_at = out.len();
+    name.write(out);
+    out.extend_from_slice(value);
+    finish_param(
+        start,
+        lengths.and_then(|()| without_zero(&out[name_at..])),
+        out,
+    )
+}
+
+/// As [`encode_param`] with the value that `write` appends.
+fn encode_param_with(
+    name: VariableName<'_>,
+    write: impl FnOnce(&mut Vec<u8>),
+    out: &mut Vec<u8>,
+) -> Result<(), ParamsRefused> {
+    let start = out.len();
+    let mut lengths = encode_length(name.length(), out);
+    // The lengths of nearly all values have one byte. Behind a longer length, name and value are moved.
+    let length_at = out.len();
+    out.push(0);
+    let name_at = out.len();
+    name.write(out);
+    let value_at = out.len();
+    write(out);
+    let content = without_zero(&out[name_at..]);
+    match length_of(out.len() - value_at) {
+        Ok(Length::Short(short)) => out[length_at] = short,
+        Ok(Length::Long(long)) => drop(out.splice(length_at..name_at, long)),
+        Err(refused) => lengths = Err(refused),
+    }
+    finish_param(start, lengths.and(content), out)
+}
+
+/// Removes what was appended from `start` on if it cannot be sent.
+fn finish_param(
+    start: usize,
+    fit: Result<(), ParamsRefused>,
+    out: &mut Vec<u8>,
+) -> Result<(), ParamsRefused> {
+    if fit.is_err() {
+        out.truncate(start);
+    }
+    fit
+}
+
+fn without_zero(content: &[u8]) -> Result<(), ParamsRefused> {
+    match memchr(0, content) {
+        None => Ok(()),
+        Some(_) => Err(ParamsRefused::ZeroByte(ZeroByte)),
+    }
+}
+
+/// The length of a name or value, in one byte or in four.
+enum Length {
+    Short(u8),
+    Long([u8; 4]),
+}
+
+fn length_of(length: usize) -> Result<Length, ParamsRefused> {
+    match u8::try_from(length) {
+        Ok(short @ 0..0x80) => Ok(Length::Short(short)),
+        Ok(_) | Err(_) => match u32::try_from(length) {
+            Ok(long @ 0..0x8000_0000) => Ok(Length::Long((long | 1 << 31).to_be_bytes())),
+            Ok(_) | Err(_) => Err(ParamsRefused::TooLong),
+        },
+    }
+}
+
+fn encode_length(length: usize, out: &mut Vec<u8>) -> Result<(), ParamsRefused> {
+    match length_of(length)? {
+        Length::Short(short) => out.push(short),
+        Length::Long(long) => out.extend_from_slice(&long),
+    }
+    Ok(())
 }

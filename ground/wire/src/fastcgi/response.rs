@@ -179,6 +179,14 @@ impl ResponseDecoder {
             if here.is_empty() && !self.is_between() {
                 return Ok(step);
             }
+            if let State::Head { have: 0, .. } = self.state
+                && let Some(head) = here.first_chunk()
+            {
+                // As nearly always, it is here as a whole.
+                self.state = self.enter(*head)?;
+                step.consumed += HEAD_BYTES;
+                continue;
+            }
             if let State::Stdout { left, .. } = self.state {
                 let (start, length) = (step.consumed, here.len().min(usize::from(left)));
                 if step.content.is_empty() {

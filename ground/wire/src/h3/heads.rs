@@ -119,6 +119,7 @@ impl HeadWriter {
     /// Appends the HEADERS frame of a request over TLS. The caller has checked that the fields fit
     /// ([`sluice_message::Fields::fit`]).
     pub fn request(&mut self, head: &RequestHead, framing: BodyFraming, out: &mut Vec<u8>) {
+        self.section.clear();
         let (encoder, scratch) = (&mut self.encoder, &mut self.scratch);
         encode_request(encoder, head, true, framing, scratch, &mut self.section);
         self.frame(out);
@@ -134,6 +135,7 @@ impl HeadWriter {
         date: &[u8; 29],
         out: &mut Vec<u8>,
     ) {
+        self.section.clear();
         let (encoder, scratch) = (&mut self.encoder, &mut self.scratch);
         let section = &mut self.section;
         encode_response(encoder, status, fields, framing, date, scratch, section);
@@ -142,6 +144,7 @@ impl HeadWriter {
 
     /// Appends the HEADERS frame of an interim response.
     pub fn interim(&mut self, status: Status, fields: &Fields, out: &mut Vec<u8>) {
+        self.section.clear();
         let (encoder, scratch) = (&mut self.encoder, &mut self.scratch);
         encode_interim(encoder, status, fields, scratch, &mut self.section);
         self.frame(out);
@@ -149,6 +152,7 @@ impl HeadWriter {
 
     /// Appends the HEADERS frame of trailers. Fields that must not be trailers are left out.
     pub fn trailers(&mut self, fields: &Fields, out: &mut Vec<u8>) {
+        self.section.clear();
         let (encoder, scratch) = (&mut self.encoder, &mut self.scratch);
         encode_trailers(encoder, fields, scratch, &mut self.section);
         self.frame(out);
@@ -157,6 +161,5 @@ impl HeadWriter {
     fn frame(&mut self, out: &mut Vec<u8>) {
         encode_frame_head(FrameKind::HEADERS, self.section.len() as u64, out);
         out.extend_from_slice(&self.section);
-        self.section.clear();
     }
 }

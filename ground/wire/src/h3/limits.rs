@@ -24,3 +24,7 @@ impl Limits {
         control_frame_bytes_max: 1024,
     };
 }
+
+/// The longest value of a field line that an encoder remembers: dates, media types and server names are shorter. There is a
+/// line for each known name at most.
+pub(crate) const LINE_VALUE_BYTES_MAX: usize = 64;

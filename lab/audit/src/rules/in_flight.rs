@@ -65,8 +65,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let above = |row: &Row| rounded(row, -1.0).is_some_and(|s| s > SOUND.1);
     let below = |row: &Row| rounded(row, 1.0).is_some_and(|s| s < SOUND.0);
     let failing = |row: &Row| row.failed_share.unwrap_or(0.0) >= FAILING;
-    let late =
-        |row: &Row| row.latency.max > row.seconds.map(|s| s * 1000.0) && row.seconds.is_some();
+    let late = |row: &Row| counts_from_before(sheet, row);
     let mut findings = Vec::new();
     findings.extend(impossible(
         sheet,
@@ -89,6 +88,19 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     });
     findings.extend(adds_up(sheet, &sound));
     findings
+}
+
+/// Whether responses that were under way at an end of the window explain that more was in flight than there were clients.
+fn counts_from_before(sheet: &Sheet, row: &Row) -> bool {
+    let (Some(max), Some(seconds)) = (row.latency.max, row.seconds) else {
+        return false;
+    };
+    let windows = max / (seconds * 1000.0);
+    match sheet.tool == OURS {
+        // Each client had one request under way when the window began, for at most the longest time there was.
+        true => share(row).is_some_and(|share| share <= SOUND.1 + windows),
+        false => windows > 1.0,
+    }
 }
 
 fn impossible(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
@@ -127,7 +139,7 @@ fn long_window(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     if sheet.tool == OURS {
         // The window is exact; what began before it and ended inside counts with its whole duration.
         let title = format!(
-            "{}: responses took longer than the window",
+            "{}: responses began before the window",
             rows_word(rows.len())
         );
         let finding = Finding::new("A1", Weight::Limit, title)
@@ -135,7 +147,7 @@ fn long_window(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
                 "Requests that began before the window and ended inside it count with their whole duration, so the mean is \
                  that of a longer time than the rate.",
             )
-            .advise("Measure for longer than the slowest response takes.");
+            .advise("Measure for many times as long as the slowest response takes.");
         return Some(lines(finding, sheet, rows, arithmetic));
     }
     let title = format!(
@@ -274,6 +286,26 @@ mod tests {
         };
         assert_eq!(found("k6"), Weight::Contradiction);
         assert_eq!(found(OURS), Weight::Limit);
+    }
+
+    #[test]
+    fn what_began_before_the_window_explains_no_more_than_its_longest_time() {
+        let mut row = simulated(10, 3);
+        row.seconds = Some(1.0);
+        let findings_of = |row: &Row, excess: f64, max: f64| {
+            let mut row = row.clone();
+            row.responses = Some(100.0);
+            row.latency.mean = Some((1.0 + excess) * 10.0 / 100.0 * 1000.0);
+            row.latency.max = Some(max);
+            let sheet = Sheet {
+                tool: OURS.into(),
+                rows: vec![row],
+                ..Sheet::default()
+            };
+            check(&sheet)[0].weight
+        };
+        assert_eq!(findings_of(&row, 0.5, 600.0), Weight::Limit);
+        assert_eq!(findings_of(&row, 0.7, 600.0), Weight::Contradiction);
     }
 
     #[test]

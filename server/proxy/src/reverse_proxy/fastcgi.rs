@@ -2,13 +2,14 @@
 //! other applications expect. `sluice-wire` encodes them and `sluice-net` manages connections.
 
 use std::ffi::OsStr;
-use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use sluice_message::decimal::push_integer;
 use sluice_message::uri::{Uri, decode_percent};
 use sluice_message::{
-    ConnInfo, FieldId, Fields, IpText, Remote, RequestHead, Scheme, Status, TlsInfo, head, path,
+    ConnInfo, Field, FieldId, Fields, IpText, Remote, RequestHead, Scheme, Status, TlsInfo, head,
+    path,
 };
 use sluice_model::proxy::{CgiTransport, FastCgiTransport as Config};
 use sluice_net::RequestBody;
@@ -17,8 +18,10 @@ use sluice_route::placeholder::{NoValues, Unknown};
 use sluice_route::values::origin_form;
 use sluice_route::{Template, Values};
 use sluice_upstream::Call;
+use sluice_wire::cgi::VariableName;
 
-use super::params::{Dialect, Params};
+use super::configured_variables::{Configured, Empty, Taken, configured};
+use super::params::{CONTENT_LENGTH, Dialect, Params, Run};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use sluice_observe::log::{Level, Log};
 use sluice_pipeline::collect::Measured;
@@ -35,12 +38,14 @@ pub struct FastCgi {
     symlinks: Symlinks,
     /// Script endings (`split`), in lower case; the path after one is the path info.
     split: Vec<Vec<u8>>,
-    /// Variables in the configuration.
-    own: Vec<(Box<[u8]>, Template)>,
-    /// Those that are omitted if empty (`if_not_empty`).
-    if_not_empty: Vec<Box<[u8]>>,
+    /// Variables in the configuration, which come last.
+    own: Vec<Configured>,
+    /// Their names, which take precedence over those of other variables.
+    taken: Taken,
     /// Which other variables are sent, besides those for request headers.
     usual: Usual,
+    /// Those of them that do not depend on the request.
+    constant: Run,
     user: Template,
     remainder: Template,
     /// The log for the application's standard error, if enabled.
@@ -78,6 +83,18 @@ const PATH_VARIABLES: [&[u8]; 9] = [
     b"UWSGI_HOME",
     b"UWSGI_PYHOME",
     b"UWSGI_TOUCH_RELOAD",
+];
+
+/// CGI variables that are the same in every request. The user is in REMOTE_USER, however it was authenticated, and the
+/// identity of RFC 1413 is not asked for.
+const CONSTANT: [(&[u8], &[u8]); 4] = [
+    (b"GATEWAY_INTERFACE", b"CGI/1.1"),
+    (b"AUTH_TYPE", b""),
+    (b"REMOTE_IDENT", b""),
+    (
+        b"SERVER_SOFTWARE",
+        concat!("sluice/", env!("CARGO_PKG_VERSION")).as_bytes(),
+    ),
 ];
 
 /// A request to an application.
@@ -136,12 +153,13 @@ impl FastCgi {
     fn speaking(dialect: Dialect, config: &Config, log: Option<&Log>) -> Result<FastCgi, Refusal> {
         let template =
             |text: &str| Template::parse(text).map_err(|error| Refusal::new(error.to_string()));
-        let mut own = Vec::new();
-        for (name, value) in &config.env {
-            if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(Refusal::new(format!("env `{name}` is not a variable name")));
+        let (own, taken) = configured(dialect, config)?;
+        let mut constant = Run::default();
+        for (name, value) in CONSTANT {
+            if !taken.has(name.into()) {
+                let is_sent = constant.push(dialect, name, value);
+                debug_assert!(is_sent, "these fit into each protocol");
             }
-            own.push((name.as_bytes().into(), template(value)?));
         }
         for ending in &config.split_path {
             // Folding other letters can change their length, and thereby which part is the script name.
@@ -165,11 +183,8 @@ impl FastCgi {
                 .map(|ending| ending.to_ascii_lowercase().into())
                 .collect(),
             own,
-            if_not_empty: config
-                .env_if_not_empty
-                .iter()
-                .map(|name| name.as_bytes().into())
-                .collect(),
+            taken,
+            constant,
             usual: if config.only_env {
                 Usual::None
             } else {
@@ -192,28 +207,17 @@ impl FastCgi {
             let reason = "the path has a byte that no file name can have";
             return Err(Fault::new(Status::BAD_REQUEST, reason));
         }
-        if self.usual == Usual::All && !self.is_one_script(&asked.head.uri) {
-            let reason = "the escaped and the decoded path select different scripts";
-            return Err(Fault::new(Status::BAD_REQUEST, reason));
-        }
-        let root = self.root(asked)?;
         let mut variables = Variables {
             params: Params::begin(self.dialect, asked.length, out),
-            own: &self.own,
-            text: Vec::new(),
+            dialect: self.dialect,
+            taken: &self.taken,
         };
-        if self.usual == Usual::All {
-            self.add_script(asked, &root, &mut variables);
-            add_request(asked, &mut variables);
-            add_server(asked, &mut variables);
-            add_peer(asked.conn, &mut variables);
-            variables.add_with(b"REMOTE_USER", |text| {
-                self.user.expand(asked.values, Unknown::Empty, text);
-            });
-        } else if !asked.host.is_empty() {
-            variables.add(b"HTTP_HOST", asked.host);
+        match self.usual {
+            Usual::All => self.add_usual(asked, &mut variables)?,
+            Usual::None if asked.host.is_empty() => {}
+            Usual::None => variables.add(b"HTTP_HOST", asked.host),
         }
-        add_fields(asked.head, &mut variables);
+        add_fields(&asked.head.fields, &mut variables);
         self.add_own(asked, &mut variables)?;
         variables.params.end()
     }
@@ -223,25 +227,75 @@ impl FastCgi {
         self.dialect.find(request, b"SCRIPT_FILENAME")
     }
 
+    /// Adds the CGI variables, except for those of request headers.
+    fn add_usual(&self, asked: &Asked<'_>, variables: &mut Variables<'_>) -> Result<(), Fault> {
+        if !self.is_one_script(&asked.head.uri) {
+            let reason = "the escaped and the decoded path select different scripts";
+            return Err(Fault::new(Status::BAD_REQUEST, reason));
+        }
+        files::with_path(|root| {
+            self.write_root(asked, root)?;
+            self.add_script(asked, root, variables);
+            Ok::<(), Fault>(())
+        })?;
+        variables.params.push_run(&self.constant);
+        add_request(asked, variables);
+        add_server(asked, variables);
+        add_peer(asked.conn, variables);
+        variables.add_with(b"REMOTE_USER", |out| {
+            self.user.expand(asked.values, Unknown::Empty, out);
+        });
+        Ok(())
+    }
+
     /// Adds the configured variables.
     fn add_own(&self, asked: &Asked<'_>, variables: &mut Variables<'_>) -> Result<(), Fault> {
-        let mut value = Vec::new();
-        for (name, template) in &self.own {
-            value.clear();
-            // As in nginx, this is the length of the body that is sent, which may have been buffered to determine it.
-            match &**name {
-                b"CONTENT_LENGTH" if self.usual == Usual::None && asked.length > 0 => {
-                    write!(value, "{}", asked.length).expect("writing to memory does not fail");
+        let params = &mut variables.params;
+        for own in &self.own {
+            match own {
+                Configured::Constant(run) => params.push_run(run),
+                Configured::Variable {
+                    name,
+                    value,
+                    empty: Empty::Send,
+                } => {
+                    let mut written = Ok(());
+                    params.push_with(&**name, |out| {
+                        written = self.write_own(asked, name, value, out);
+                    });
+                    written?;
                 }
-                name if PATH_VARIABLES.contains(&name) => template
-                    .expand_path(asked.values, &mut value)
-                    .map_err(files::unfit)?,
-                _ => template.expand(asked.values, Unknown::Empty, &mut value),
+                Configured::Variable {
+                    name,
+                    value,
+                    empty: Empty::Omit,
+                } => files::with_path(|text| {
+                    self.write_own(asked, name, value, text)?;
+                    if !text.is_empty() {
+                        params.push(&**name, text);
+                    }
+                    Ok::<(), Fault>(())
+                })?,
             }
-            if value.is_empty() && self.if_not_empty.contains(name) {
-                continue;
-            }
-            variables.params.push(name, &value);
+        }
+        Ok(())
+    }
+
+    /// Appends the value of a configured variable to `out`.
+    fn write_own(
+        &self,
+        asked: &Asked<'_>,
+        name: &[u8],
+        value: &Template,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        // As in nginx, this is the length of the body that is sent, which may have been buffered to determine it.
+        if name == CONTENT_LENGTH && self.usual == Usual::None && asked.length > 0 {
+            push_integer(out, asked.length);
+        } else if PATH_VARIABLES.contains(&name) {
+            value.expand_path(asked.values, out).map_err(files::unfit)?;
+        } else {
+            value.expand(asked.values, Unknown::Empty, out);
         }
         Ok(())
     }
@@ -298,25 +352,23 @@ impl FastCgi {
         self.encode(&asked, out)
     }
 
-    /// The folder of the scripts, without a trailing slash.
-    fn root(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Fault> {
-        let mut root = Vec::new();
-        self.root
-            .write(asked.values, &mut root)
-            .map_err(files::unfit)?;
+    /// Appends the folder of the scripts, without a trailing slash, to `out`, which is empty.
+    fn write_root(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        self.root.write(asked.values, out).map_err(files::unfit)?;
         if self.symlinks == Symlinks::Keep {
-            return Ok(root);
+            return Ok(());
         }
-        let resolved = std::fs::canonicalize(OsStr::from_bytes(or_slash(&root)));
+        let resolved = std::fs::canonicalize(OsStr::from_bytes(or_slash(out)));
         let resolved = resolved.map_err(|error| {
             let message = format!("the root of the scripts leads nowhere: {error}");
             Fault::new(Status::INTERNAL_SERVER_ERROR, message)
         })?;
-        let mut resolved = resolved.into_os_string().into_vec();
-        if resolved == b"/" {
-            resolved.clear();
+        out.clear();
+        match resolved.as_os_str().as_bytes() {
+            b"/" => {}
+            resolved => out.extend_from_slice(resolved),
         }
-        Ok(resolved)
+        Ok(())
     }
 
     /// Splits a path into the name of the script and what follows it.
@@ -355,16 +407,16 @@ impl FastCgi {
         }
         variables.add(b"DOCUMENT_ROOT", or_slash(root));
         variables.add(b"DOCUMENT_URI", script);
-        variables.add_with(b"SCRIPT_NAME", |text| {
+        variables.add_with(b"SCRIPT_NAME", |out| {
             if !matches!(script, [] | [b'/', ..]) {
-                text.push(b'/');
+                out.push(b'/');
             }
-            text.extend_from_slice(script);
+            out.extend_from_slice(script);
         });
-        variables.add_with(b"SCRIPT_FILENAME", |text| below(root, script, text));
+        variables.add_with(b"SCRIPT_FILENAME", |out| below(root, script, out));
         variables.add(b"PATH_INFO", info);
         if !info.is_empty() {
-            variables.add_with(b"PATH_TRANSLATED", |text| below(root, info, text));
+            variables.add_with(b"PATH_TRANSLATED", |out| below(root, info, out));
         }
     }
 }
@@ -373,6 +425,11 @@ impl FastCgi {
 /// `/other.php` and must not run `admin.php`. Applications never see two slashes in a row, as in Caddy.
 fn script_path<'a>(path: &'a [u8], buf: &'a mut Vec<u8>) -> &'a [u8] {
     normalize(path, Slashes::Merge, Case::Keep, buf)
+}
+
+/// Whether the length of a body has yet to be determined.
+pub fn lacks_length(body: &RequestBody) -> bool {
+    matches!(body, RequestBody::Stream(body) if body.len().is_none())
 }
 
 /// Determines the length of a body: CGI declares it before the body (RFC 3875, section 4.1.2), and PHP reads no more
@@ -411,20 +468,18 @@ fn add_request(asked: &Asked<'_>, variables: &mut Variables<'_>) {
     let query = head.uri.query().unwrap_or_default();
     let content_type = head.fields.first(FieldId::ContentType);
     variables.add(b"REQUEST_METHOD", head.method.as_str().as_bytes());
-    variables.add_with(b"REQUEST_URI", |text| {
+    variables.add_with(b"REQUEST_URI", |out| {
         let (path, query) = origin_form(&head.target);
-        text.extend_from_slice(or_slash(path));
+        out.extend_from_slice(or_slash(path));
         if !query.is_empty() {
-            text.push(b'?');
-            text.extend_from_slice(query);
+            out.push(b'?');
+            out.extend_from_slice(query);
         }
     });
     variables.add(b"QUERY_STRING", query);
     variables.add(b"CONTENT_TYPE", content_type.unwrap_or_default());
-    variables.add_shown(b"CONTENT_LENGTH", asked.length);
-    variables.add_shown(b"HTTP_CONTENT_LENGTH", asked.length);
-    variables.add(b"GATEWAY_INTERFACE", b"CGI/1.1");
-    variables.add(b"AUTH_TYPE", b"");
+    variables.add_number(CONTENT_LENGTH, asked.length);
+    variables.add_number(b"HTTP_CONTENT_LENGTH", asked.length);
 }
 
 fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
@@ -435,19 +490,21 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
         Scheme::Https => 443,
     };
     let local = asked.conn.local.address();
-    variables.add_with(b"SERVER_NAME", |text| match (host, local) {
-        // RFC 3875, section 4.1.14 forbids an empty value, but HTTP/1.0 requests may lack a host.
-        (b"", Some(local)) => text.extend_from_slice(IpText::new(local.ip()).as_bytes()),
-        (host, _) => text.extend_from_slice(host),
-    });
-    variables.add_shown(b"SERVER_PORT", port.unwrap_or(usual_port));
-    if let Some(local) = local {
-        variables.add(b"SERVER_ADDR", IpText::new(local.ip()).as_bytes());
+    let ip = local.map(|local| IpText::new(local.ip()));
+    variables.add(
+        b"SERVER_NAME",
+        match (host, &ip) {
+            // RFC 3875, section 4.1.14 forbids an empty value, but HTTP/1.0 requests may lack a host.
+            (b"", Some(ip)) => ip.as_bytes(),
+            (host, _) => host,
+        },
+    );
+    variables.add_number(b"SERVER_PORT", port.unwrap_or(usual_port).into());
+    if let Some(ip) = &ip {
+        variables.add(b"SERVER_ADDR", ip.as_bytes());
     }
     let protocol = asked.head.version.as_str().as_bytes();
     variables.add(b"SERVER_PROTOCOL", protocol);
-    let software = concat!("sluice/", env!("CARGO_PKG_VERSION"));
-    variables.add(b"SERVER_SOFTWARE", software.as_bytes());
     variables.add(b"REQUEST_SCHEME", scheme.as_str().as_bytes());
     if let Some(tls) = &asked.conn.tls {
         add_tls(tls, variables);
@@ -478,9 +535,8 @@ fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
     let ip = ip.as_ref().map_or(&b""[..], IpText::as_bytes);
     variables.add(b"REMOTE_ADDR", ip);
     variables.add(b"REMOTE_HOST", ip);
-    variables.add(b"REMOTE_IDENT", b"");
     match port {
-        Some(port) => variables.add_shown(b"REMOTE_PORT", port),
+        Some(port) => variables.add_number(b"REMOTE_PORT", port.into()),
         None => variables.add(b"REMOTE_PORT", b""),
     }
 }
@@ -488,37 +544,64 @@ fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
 /// Adds the request headers (RFC 3875, section 4.1.18). Repeated headers are joined, and names that an application
 /// could mistake for another are omitted. `Proxy` is omitted because HTTP libraries treat `HTTP_PROXY` as their proxy
 /// setting.
-fn add_fields(head: &RequestHead, variables: &mut Variables<'_>) {
-    let mut name = Vec::new();
-    for (index, field) in head.fields.iter().enumerate() {
-        let has_place = matches!(field.id, FieldId::Host | FieldId::ContentLength);
-        if has_place
-            || field.name.eq_ignore_ascii_case(b"proxy")
-            || is_repeated(&head.fields, index, field.name)
-            || is_odd(field.id, field.name) && has_alias(&head.fields, field.name)
-        {
-            continue;
-        }
-        name.clear();
-        name.extend_from_slice(b"HTTP_");
-        name.extend(field.name.iter().map(|byte| match byte {
-            b'-' => b'_',
-            byte => byte.to_ascii_uppercase(),
-        }));
-        let joint: &[u8] = match field.id {
-            // RFC 9113, section 8.2.3: a comma would become part of a value.
-            FieldId::Cookie => b"; ",
-            _ => b", ",
-        };
-        variables.add_with(&name, |text| {
-            for (index, value) in head.fields.find(field.name).enumerate() {
-                if index > 0 {
-                    text.extend_from_slice(joint);
-                }
-                text.extend_from_slice(value);
+fn add_fields(fields: &Fields, variables: &mut Variables<'_>) {
+    let repeated = repeated(fields);
+    let mut joined = 0;
+    for (index, field) in fields.iter().enumerate() {
+        let name = VariableName::OfHeader(field.name);
+        match field.id {
+            // They have variables of their own.
+            FieldId::Host | FieldId::ContentLength => {}
+            FieldId::Other if is_left_out(fields, index, field) => {}
+            FieldId::Other => {
+                variables.add_with(name, |out| join(fields.find(field.name), b", ", out));
             }
-        });
+            id if repeated & bit(id) == 0 => variables.add(name, field.value),
+            id if joined & bit(id) == 0 => {
+                joined |= bit(id);
+                let joint: &[u8] = match id {
+                    // RFC 9113, section 8.2.3: a comma would become part of a value.
+                    FieldId::Cookie => b"; ",
+                    _ => b", ",
+                };
+                variables.add_with(name, |out| join(fields.all(id), joint, out));
+            }
+            // Its value is in the variable already.
+            _ => {}
+        }
     }
+}
+
+/// The known names that more than one line has, as a set of [`bit`]s.
+fn repeated(fields: &Fields) -> u128 {
+    let (mut seen, mut repeated) = (0, 0);
+    for id in fields.ids() {
+        repeated |= seen & bit(id);
+        seen |= bit(id);
+    }
+    repeated
+}
+
+/// A known name in a set of them.
+fn bit(id: FieldId) -> u128 {
+    const { assert!(FieldId::ALL.len() < 128, "each name has a bit") };
+    1 << id as u8
+}
+
+fn join<'a>(values: impl Iterator<Item = &'a [u8]>, joint: &[u8], out: &mut Vec<u8>) {
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            out.extend_from_slice(joint);
+        }
+        out.extend_from_slice(value);
+    }
+}
+
+/// Whether the line at `index`, whose name is not a known one, gets no variable.
+fn is_left_out(fields: &Fields, index: usize, field: Field<'_>) -> bool {
+    field.name.eq_ignore_ascii_case(b"proxy")
+        || is_repeated(fields, index, field.name)
+        || is_odd(field.id, field.name) && has_alias(fields, field.name)
 }
 
 /// Whether another request header maps to the same variable, here or in PHP: among `X_A`, `X.A` and `X-A` only the last
@@ -527,41 +610,48 @@ fn has_alias(fields: &Fields, name: &[u8]) -> bool {
     fields.iter().any(|field| is_alias(field.name, name))
 }
 
-/// Whether an earlier header line has the same name as the one at `index`.
+/// Whether an earlier header line has the same name as the one at `index`, which is not a known one.
 fn is_repeated(fields: &Fields, index: usize, name: &[u8]) -> bool {
     let mut before = fields.iter().take(index);
-    before.any(|field| field.name.eq_ignore_ascii_case(name))
+    before.any(|field| field.id == FieldId::Other && field.name.eq_ignore_ascii_case(name))
 }
 
 /// The variables of a request so far.
 struct Variables<'a> {
     params: Params<'a>,
-    /// The configured variables, which come last and take precedence.
-    own: &'a [(Box<[u8]>, Template)],
-    text: Vec<u8>,
+    dialect: Dialect,
+    taken: &'a Taken,
 }
 
 impl Variables<'_> {
-    /// Whether the variable is configured or has been added.
-    fn is_taken(&self, name: &[u8]) -> bool {
-        self.own.iter().any(|(own, _)| **own == *name) || self.params.begins_with(name)
+    /// Whether the variable is configured, or has been added by the protocol.
+    fn is_taken(&self, name: VariableName<'_>) -> bool {
+        let by_protocol = match name {
+            VariableName::Plain(name) => self.dialect.begins_with(name),
+            VariableName::OfHeader(_) => false,
+        };
+        by_protocol || self.taken.has(name)
     }
 
-    fn add(&mut self, name: &[u8], value: &[u8]) {
+    fn add<'n>(&mut self, name: impl Into<VariableName<'n>>, value: &[u8]) {
+        let name = name.into();
         if !self.is_taken(name) {
             self.params.push(name, value);
         }
     }
 
-    fn add_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+    fn add_with<'n>(
+        &mut self,
+        name: impl Into<VariableName<'n>>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let name = name.into();
         if !self.is_taken(name) {
-            self.params.push_with(name, &mut self.text, write);
+            self.params.push_with(name, write);
         }
     }
 
-    fn add_shown(&mut self, name: &[u8], value: impl std::fmt::Display) {
-        self.add_with(name, |text| {
-            write!(text, "{value}").expect("writing to memory does not fail");
-        });
+    fn add_number(&mut self, name: &[u8], value: u64) {
+        self.add_with(name, |out| push_integer(out, value));
     }
 }

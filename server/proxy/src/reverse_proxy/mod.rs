@@ -10,6 +10,7 @@ pub mod build;
 mod by_request;
 mod checked;
 mod coalescing;
+mod configured_variables;
 pub mod dialect;
 mod dialling;
 mod directions;
@@ -286,7 +287,7 @@ impl ReverseProxy {
         } else if self.buffering.request_bytes > 0 {
             body = Box::pin(self.buffering.request(&exchange.worker, body)).await?;
         }
-        if needs_length {
+        if needs_length && fastcgi::lacks_length(&body) {
             body = Box::pin(fastcgi::measure(body, self.buffering.request_bytes)).await?;
         }
         Ok(body)

@@ -1,11 +1,15 @@
 //! Encodes the variables of a request for FastCGI, SCGI or uwsgi. `fastcgi` determines the variables.
 
 use sluice_message::Status;
+use sluice_wire::cgi::VariableName;
 use sluice_wire::fastcgi::{self, ParamsRefused, WhenDone, encode_begin};
 use sluice_wire::uwsgi::Modifiers;
 use sluice_wire::{scgi, uwsgi};
 
 use sluice_pipeline::failure::Fault;
+
+/// The name of the variable with the length of the body.
+pub const CONTENT_LENGTH: &[u8] = b"CONTENT_LENGTH";
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +45,8 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Whether this protocol writes the variable `name` itself, so that it must not be added.
-    pub fn begins_with(&self, name: &[u8]) -> bool {
-        match self {
-            Params::Scgi(_) => matches!(name, b"CONTENT_LENGTH" | b"SCGI"),
-            Params::FastCgi(_) | Params::Uwsgi(_) => false,
-        }
-    }
-
     /// Adds a variable.
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+    pub fn push<'n>(&mut self, name: impl Into<VariableName<'n>>, value: &[u8]) {
         match self {
             Params::FastCgi(params) => params.push(name, value),
             Params::Scgi(params) => params.push(name, value),
@@ -58,16 +54,26 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Adds a variable with a value composed in `scratch`, which is cleared first.
-    pub fn push_with(
+    /// Adds a variable with the value that `write` appends. It must not change what is there already.
+    pub fn push_with<'n>(
         &mut self,
-        name: &[u8],
-        scratch: &mut Vec<u8>,
+        name: impl Into<VariableName<'n>>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        scratch.clear();
-        write(scratch);
-        self.push(name, scratch);
+        match self {
+            Params::FastCgi(params) => params.push_with(name, write),
+            Params::Scgi(params) => params.push_with(name, write),
+            Params::Uwsgi(params) => params.push_with(name, write),
+        }
+    }
+
+    /// Adds all variables of `run`, which was encoded for this protocol.
+    pub fn push_run(&mut self, run: &Run) {
+        match self {
+            Params::FastCgi(params) => params.push_encoded(&run.0),
+            Params::Scgi(params) => params.push_encoded(&run.0),
+            Params::Uwsgi(params) => params.push_encoded(&run.0),
+        }
     }
 
     /// Ends the variables. Fails if they exceed a limit of the protocol.
@@ -94,7 +100,32 @@ impl<'a> Params<'a> {
     }
 }
 
+/// Variables that are the same in each request, encoded once for one protocol.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Run(Vec<u8>);
+
+impl Run {
+    /// Adds a variable; returns whether the protocol can carry it. Otherwise nothing was added.
+    pub fn push(&mut self, dialect: Dialect, name: &[u8], value: &[u8]) -> bool {
+        let (plain, out) = (VariableName::Plain(name), &mut self.0);
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(value);
+        match dialect {
+            Dialect::FastCgi => fastcgi::encode_param(plain, value, out).is_ok(),
+            Dialect::Scgi => scgi::encode_variable(plain, write, out).is_ok(),
+            Dialect::Uwsgi(_) => uwsgi::encode_variable(plain, write, out).is_ok(),
+        }
+    }
+}
+
 impl Dialect {
+    /// Whether this protocol writes the variable `name` itself, so that it must not be added.
+    pub fn begins_with(self, name: &[u8]) -> bool {
+        match self {
+            Dialect::Scgi => matches!(name, b"CONTENT_LENGTH" | b"SCGI"),
+            Dialect::FastCgi | Dialect::Uwsgi(_) => false,
+        }
+    }
+
     /// The value of the variable `name` in an encoded request.
     pub fn find(self, request: &[u8], name: &[u8]) -> Option<Vec<u8>> {
         let at = memchr::memmem::find(request, name)?;
@@ -152,6 +183,37 @@ mod tests {
             }
             assert_eq!(dialect.find(b"SCRIPT_FILENAME", b"SCRIPT_FILENAME"), None);
         }
+    }
+
+    #[test]
+    fn a_run_is_what_its_variables_are_one_by_one() {
+        let long = "/".repeat(300);
+        let pairs = [("A", "b"), ("DOCUMENT_ROOT", &*long), ("EMPTY", "")];
+        for dialect in [
+            Dialect::FastCgi,
+            Dialect::Scgi,
+            Dialect::Uwsgi(Modifiers::default()),
+        ] {
+            let mut run = Run::default();
+            for (name, value) in pairs {
+                assert!(run.push(dialect, name.as_bytes(), value.as_bytes()));
+            }
+            let before = run.0.clone();
+            assert!(!run.push(dialect, b"ZERO", b"a\0b"), "{dialect:?}");
+            assert_eq!(run.0, before);
+            let (mut at_once, mut one_by_one) = (Vec::new(), Vec::new());
+            let mut params = Params::begin(dialect, 7, &mut at_once);
+            params.push_run(&run);
+            params.end().unwrap();
+            let mut params = Params::begin(dialect, 7, &mut one_by_one);
+            for (name, value) in pairs {
+                params.push(name.as_bytes(), value.as_bytes());
+            }
+            params.end().unwrap();
+            assert_eq!(at_once, one_by_one, "{dialect:?}");
+        }
+        let uwsgi = Dialect::Uwsgi(Modifiers::default());
+        assert!(!Run::default().push(uwsgi, b"LONG", &[b'x'; 0x10000]));
     }
 
     #[test]

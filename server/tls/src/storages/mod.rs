@@ -203,8 +203,7 @@ pub fn etcd_options(etcd: &EtcdStorage) -> Result<EtcdOptions, Refusal> {
             false => prefix,
         },
         timeout: given(*timeout).unwrap_or(usual.timeout),
-        verification: usual.verification,
-        lease_ttl: usual.lease_ttl,
+        ..usual
     })
 }
 

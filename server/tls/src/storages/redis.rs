@@ -51,8 +51,7 @@ pub(super) fn options(redis: &RedisStorage) -> Result<RedisOptions, Refusal> {
         },
         encryption_key: keys.first().copied(),
         former_keys: keys.get(1..).unwrap_or_default().to_vec(),
-        lease_ttl: usual.lease_ttl,
-        poll: usual.poll,
+        ..usual
     })
 }
 

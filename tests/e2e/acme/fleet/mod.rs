@@ -4,8 +4,12 @@ mod kills;
 mod members;
 mod network;
 mod nodes;
+mod on_demand;
 mod outage;
 mod partition;
+mod policies;
+mod scene;
+mod soak;
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
@@ -13,55 +17,39 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::TIMEOUT;
-use super::pebble::{Pebble, Settings};
-use crate::harness::{Folder, Server, Setup, free_port, run_to_end, text};
+use super::pebble::Settings;
+use crate::harness::{Folder, Setup, free_port, run_to_end, text};
 use crate::stores::etcd::ctl;
 use crate::stores::{Kind, SharedStore};
 use crate::support::program::Program;
 use crate::support::servers;
 use crate::support::wait::until;
 use crate::tls::{connect, get, trusting_local};
-pub use kills::survive_kills;
 use nodes::{Node, names};
+use scene::Scene;
 
 /// Three nodes order each certificate once, and serve it while the engine is dead.
 fn three_nodes(kind: Kind) {
-    let Some(mut store) = SharedStore::start(kind) else {
+    let Some(mut scene) = Scene::open(kind) else {
         return;
     };
-    // A finalization whose nonces are rejected three times in a row is followed by another order.
-    let pebble = Settings::calm().start();
-    let settings = pebble.settings();
     let names = names(8);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let storage = store.storage();
-    let nodes = [
-        Node::responding(settings, &storage, &names),
-        Node::elsewhere(settings, &storage, &names),
-        Node::elsewhere(settings, &storage, &names),
-    ];
-    let mut running: Vec<Server> = nodes.iter().map(Node::start).collect();
-    let client = pebble.client();
-    for name in &names {
-        let shown: Vec<Vec<u8>> = nodes
-            .iter()
-            .zip(&running)
-            .map(|(node, server)| node.wait(&client, name, server))
-            .collect();
-        assert!(shown.iter().all(|one| *one == shown[0]), "{name}");
-    }
-    assert_eq!(pebble.orders(), names.len());
-    assert_eq!(pebble.accounts(), 1);
+    let mut running = scene.three_nodes(&names);
+    running.await_same(&names);
+    assert_eq!(scene.pebble.orders(), names.len());
+    assert_eq!(scene.pebble.accounts(), 1);
     // A node serves a certificate of another one before it has had its own turn with the lock.
-    store.wait_until_tidy();
+    scene.store.wait_until_tidy();
     // Without the engine they go on, and start again with all names.
-    store.kill();
-    for (node, server) in nodes.iter().zip(&mut running) {
+    scene.store.kill();
+    let client = running.client.clone();
+    for (node, server) in running.nodes.iter().zip(&mut running.servers) {
         node.certificate(&client, names[0])
             .expect("it still serves");
         server.kill();
     }
-    for node in &nodes {
+    for node in &running.nodes {
         let began = Instant::now();
         let server = node.start();
         let ready = began.elapsed();
@@ -75,7 +63,7 @@ fn three_nodes(kind: Kind) {
         }
         server.wait_for_words("the storage is away");
     }
-    assert_eq!(pebble.orders(), names.len());
+    assert_eq!(scene.pebble.orders(), names.len());
 }
 
 #[test]
@@ -84,101 +72,63 @@ fn three_nodes_order_each_certificate_once_and_serve_it_with_etcd_dead() {
     three_nodes(Kind::Etcd);
 }
 
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn three_nodes_order_each_certificate_once_and_serve_it_with_redis_dead() {
-    three_nodes(Kind::Redis);
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn three_nodes_order_each_certificate_once_and_serve_it_with_postgres_dead() {
-    three_nodes(Kind::Postgres);
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn three_nodes_order_fifty_names_exactly_once() {
-    let Some(store) = SharedStore::start(Kind::Etcd) else {
+/// Three nodes that need so many certificates order each of them once.
+fn order_once(count: usize) {
+    let Some(scene) = Scene::open(Kind::Etcd) else {
         return;
     };
-    let pebble = Settings::calm().start();
-    let settings = pebble.settings();
-    let names = names(50);
+    let names = names(count);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let storage = store.storage();
-    let nodes = [
-        Node::responding(settings, &storage, &names),
-        Node::elsewhere(settings, &storage, &names),
-        Node::elsewhere(settings, &storage, &names),
-    ];
     let began = Instant::now();
-    let running: Vec<Server> = nodes.iter().map(Node::start).collect();
-    let certificates = || {
-        let keys = store.keys("certificates").into_iter();
-        keys.filter(|key| key.ends_with(".crt")).count()
-    };
-    let all = || (certificates() == names.len()).then_some(());
-    until(TIMEOUT, "all certificates", all, || running[0].stderr());
+    let running = scene.three_nodes(&names);
+    let all = || (scene.certificates() == count).then_some(());
+    let describe = || running.servers[0].stderr();
+    until(TIMEOUT, "all certificates", all, describe);
     let ordered = began.elapsed();
-    let client = pebble.client();
-    for name in &names {
-        let shown = nodes.iter().zip(&running);
-        let shown = shown.map(|(node, server)| node.wait(&client, name, server));
-        let shown: Vec<Vec<u8>> = shown.collect();
-        assert!(shown.iter().all(|one| *one == shown[0]), "{name}");
-    }
+    running.await_same(&names);
     println!(
-        "50 certificates after {ordered:?}, served by all nodes after {:?}",
+        "{count} certificates after {ordered:?}, served by all nodes after {:?}",
         began.elapsed()
     );
-    store.wait_until_tidy();
-    assert_eq!(pebble.orders(), names.len());
-    assert_eq!(pebble.accounts(), 1);
+    scene.store.wait_until_tidy();
+    assert_eq!(scene.pebble.orders(), count);
+    assert_eq!(scene.pebble.accounts(), 1);
 }
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
 fn any_node_responds_to_a_challenge_in_the_handshake() {
-    let Some(etcd) = SharedStore::start(Kind::Etcd) else {
+    let Some(scene) = Scene::with(Kind::Etcd, Settings::new()) else {
         return;
     };
-    let pebble = Pebble::new();
-    let settings = pebble.settings();
     let only_alpn = |mut node: Node| {
         let issuer = "\tcert_issuer acme {\n\t\tdisable_http_challenge\n\t}\n}\n";
         node.caddyfile = node.caddyfile.replacen("\n}\n", &format!("\n{issuer}"), 1);
         node
     };
     // It has no certificate to order for, and responds for the other one.
-    let responding = only_alpn(Node::responding(settings, &etcd.storage(), &["other.test"]));
+    let responding = only_alpn(scene.responding(&["other.test"]));
     let data = responding.data.path().display().to_string();
     let plain = responding
         .caddyfile
         .replace("other.test {", "other.test {\n\ttls internal");
     let _responding = Setup::new(&plain).env("XDG_DATA_HOME", &data).start();
-    let ordering = only_alpn(Node::elsewhere(
-        settings,
-        &etcd.storage(),
-        &["a.example.test"],
-    ));
+    let ordering = only_alpn(scene.elsewhere(&["a.example.test"]));
     let server = ordering.start();
-    ordering.wait(&pebble.client(), "a.example.test", &server);
-    assert_eq!(pebble.orders(), 1);
+    ordering.wait(&scene.pebble.client(), "a.example.test", &server);
+    assert_eq!(scene.pebble.orders(), 1);
 }
 
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn another_node_takes_over_from_one_that_dies_in_an_order() {
-    let Some(etcd) = SharedStore::start(Kind::Etcd) else {
-        return;
-    };
+/// Another node orders the certificate of one that has died in the middle of its order, after a lock of full length.
+fn a_dead_node_is_followed_by_another() {
     let mut settings = Settings::new();
     // Validation waits for some seconds, so that the order is under way for long enough.
     settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "20".to_owned())];
-    let pebble = settings.start();
-    let settings = pebble.settings();
-    let first = Node::elsewhere(settings, &etcd.storage(), &["a.example.test"]);
+    let Some(scene) = Scene::with(Kind::Etcd, settings) else {
+        return;
+    };
+    let (etcd, pebble) = (&scene.store, &scene.pebble);
+    let first = scene.elsewhere(&["a.example.test"]);
     let mut dying = first.start();
     let lock = || {
         let locks = etcd.locks();
@@ -190,7 +140,7 @@ fn another_node_takes_over_from_one_that_dies_in_an_order() {
     until(TIMEOUT, "the order", order, || dying.stderr());
     dying.kill();
     let died = Instant::now();
-    let second = Node::responding(settings, &etcd.storage(), &["a.example.test"]);
+    let second = scene.responding(&["a.example.test"]);
     let server = second.start();
     let took_over = || (pebble.orders() > 1).then_some(());
     until(TIMEOUT, "another order", took_over, || server.stderr());

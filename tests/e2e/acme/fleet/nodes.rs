@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 
 use crate::acme::TIMEOUT;
 use crate::acme::pebble::Settings;
@@ -48,6 +49,36 @@ impl Node {
         Node::responding(settings, storage, &["http://other.test"])
     }
 
+    /// The node, with orders that stop before the CA is asked to validate, until [`Node::release`]: a command that sets a DNS
+    /// record does not return before that.
+    pub fn holding_orders(mut self) -> Node {
+        let folder = self.data.path().display();
+        // It ends with the folder of a test that has failed.
+        let script = format!(
+            "[ \"$1\" = present ] || exit 0\n: > {folder}/held\n\
+             while [ -d {folder} ] && [ ! -e {folder}/go ]; do sleep 0.05; done\n"
+        );
+        let script = self.data.write("hold", script);
+        let issuer = format!(
+            "cert_issuer acme {{\n\t\tdns exec /bin/sh {}\n\t\tpropagation_timeout -1\n\t}}",
+            script.display()
+        );
+        self.caddyfile = self
+            .caddyfile
+            .replacen("\n}\n", &format!("\n\t{issuer}\n}}\n"), 1);
+        self
+    }
+
+    /// Whether an order waits.
+    pub fn is_held(&self) -> bool {
+        self.data.path().join("held").is_file()
+    }
+
+    /// Ends what `holding_orders` began.
+    pub fn release(&self) {
+        self.data.write("go", "");
+    }
+
     /// The node in a network namespace, which the test reaches at `address`.
     pub fn in_network(mut self, name: &str, address: Ipv4Addr) -> Node {
         self.network = Some(name.to_owned());
@@ -64,6 +95,11 @@ impl Node {
         }
     }
 
+    /// Where its sites are.
+    pub fn https(&self) -> SocketAddr {
+        self.https
+    }
+
     /// The certificate that it presents for `name`, if it has one that `client` trusts.
     pub fn certificate(&self, client: &Arc<ClientConfig>, name: &str) -> Option<Vec<u8>> {
         certificate(client, self.https, name)
@@ -77,7 +113,10 @@ impl Node {
 
 /// The certificate that the site `name` presents at this address, if `client` trusts it. The site responds with `hello`.
 pub fn certificate(client: &Arc<ClientConfig>, at: SocketAddr, name: &str) -> Option<Vec<u8>> {
-    let mut wire = connect_to(client, at, name).ok()?;
+    // In a resumed session it would be the one of the first connection, whatever the site presents now.
+    let mut client = (**client).clone();
+    client.resumption = Resumption::disabled();
+    let mut wire = connect_to(&Arc::new(client), at, name).ok()?;
     assert_eq!(get(&mut wire, name, "/").1, "hello");
     let certs = wire.stream().conn.peer_certificates()?;
     Some(certs[0].to_vec())

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use super::nodes::certificate;
+use super::scene::Scene;
 use crate::acme::TIMEOUT;
 use crate::acme::pebble::{Pebble, Settings};
 use crate::client::exchange;
 use crate::harness::{Folder, Server, free_port};
 use crate::push::load::Load;
 use crate::push::nodes::{node, push};
-use crate::stores::{Kind, SharedStore};
+use crate::stores::Kind;
 use crate::support::wait::until;
 
 /// What the log says when the store goes and comes, of certificates and of the configuration.
@@ -28,7 +29,7 @@ const BACK: [&str; 2] = [
 
 /// How the store is away.
 #[derive(Clone, Copy)]
-enum Outage {
+pub enum Outage {
     /// It is killed, and started again.
     Killed,
     /// Connections stay open, and nothing responds.
@@ -120,15 +121,14 @@ fn load(server: &Server, caddyfile: &str) {
     assert_eq!(response.status, 200, "{}", response.text());
 }
 
-fn nothing_fails(kind: Kind, outage: Outage) {
-    let Some(mut store) = SharedStore::start(kind) else {
+pub fn nothing_fails(kind: Kind, outage: Outage) {
+    let Some(scene) = Scene::open(kind) else {
         return;
     };
-    let pebble = Settings::calm().start();
-    let settings = pebble.settings();
     let (first, both) = ("a.example.test", "a.example.test, b.example.test");
-    let storage = store.storage();
-    let fleet = Fleet::start(&pebble, &store.url(), &storage, first);
+    let fleet = scene.fleet(first);
+    let Scene { mut store, pebble } = scene;
+    let (settings, storage) = (pebble.settings(), store.storage());
     fleet.await_certificate(first);
     store.wait_until_tidy();
     let clients = Load::start(&fleet.servers);
@@ -166,15 +166,14 @@ fn nothing_fails(kind: Kind, outage: Outage) {
 }
 
 /// The store is started again in the middle of an order.
-fn an_order_goes_on(kind: Kind) {
-    let Some(mut store) = SharedStore::start(kind) else {
+pub fn an_order_goes_on(kind: Kind) {
+    let Some(scene) = Scene::open(kind) else {
         return;
     };
-    let pebble = Settings::calm().start();
-    let settings = pebble.settings();
     let (first, both) = ("a.example.test", "a.example.test, b.example.test");
-    let storage = store.storage();
-    let fleet = Fleet::start(&pebble, &store.url(), &storage, first);
+    let fleet = scene.fleet(first);
+    let Scene { mut store, pebble } = scene;
+    let (settings, storage) = (pebble.settings(), store.storage());
     fleet.await_certificate(first);
     let ordering = &fleet.servers[0];
     load(ordering, &configuration(settings, &storage, both, "v2"));
@@ -203,30 +202,6 @@ fn an_order_goes_on_when_etcd_is_started_again() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn an_order_goes_on_when_postgres_is_started_again() {
-    an_order_goes_on(Kind::Postgres);
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn requests_survive_an_etcd_that_is_killed() {
-    nothing_fails(Kind::Etcd, Outage::Killed);
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
 fn requests_survive_an_etcd_that_is_frozen() {
     nothing_fails(Kind::Etcd, Outage::Frozen);
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn requests_survive_a_redis_that_is_killed() {
-    nothing_fails(Kind::Redis, Outage::Killed);
-}
-
-#[test]
-#[ignore = "needs pebble: cargo xtask acme"]
-fn requests_survive_a_postgres_that_is_restarted() {
-    nothing_fails(Kind::Postgres, Outage::Killed);
 }

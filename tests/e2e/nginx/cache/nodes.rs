@@ -13,6 +13,7 @@ use super::{Origin, ask, counted, get, say, target};
 use crate::client::{Client, Response};
 use crate::harness::{Folder, Server, Setup, eventually, finish, free_port, sluice, text};
 use crate::push::engines::Etcd;
+use crate::stores::{Kind, SharedStore};
 use crate::support::redis_server::RedisServer;
 use crate::tls;
 use crate::upstream::Upstream;
@@ -264,14 +265,25 @@ fn an_unsafe_request_drops_the_response_of_the_owner() {
 #[test]
 fn a_purge_on_one_node_reaches_all_and_those_that_were_away() {
     let Some(etcd) = Etcd::start() else { return };
+    let endpoint = format!("127.0.0.1:{}", etcd.port);
+    reaches_all(&format!("etcd endpoints={endpoint} prefix=/test"));
+}
+
+#[test]
+fn a_purge_reaches_all_nodes_through_postgres() {
+    let Some(postgres) = SharedStore::start(Kind::Postgres) else {
+        return;
+    };
+    reaches_all(&format!(
+        "postgres host=127.0.0.1 port={} user=web password=secret dbname=certs sslmode=disable",
+        postgres.port()
+    ));
+}
+
+fn reaches_all(storage: &str) {
     let (origin, version) = versions();
-    let mut fleet = Fleet::running(
-        &origin,
-        &format!(
-            "proxy_cache_purge_storage etcd endpoints=127.0.0.1:{} prefix=/test;\nproxy_cache_purge $is_purge;",
-            etcd.port
-        ),
-    );
+    let lines = format!("proxy_cache_purge_storage {storage};\nproxy_cache_purge $is_purge;");
+    let mut fleet = Fleet::running(&origin, &lines);
     let paths = [0, 1, 2].map(|owner| fleet.owned_by(owner, 0));
     version.store(2, Ordering::SeqCst);
     for path in &paths {

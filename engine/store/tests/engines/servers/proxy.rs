@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ struct Shared {
     responses: AtomicI64,
     is_silent: Mutex<bool>,
     silence_ended: Condvar,
+    /// How often connections were lost.
+    losses: AtomicU64,
 }
 
 impl Proxy {
@@ -41,6 +43,7 @@ impl Proxy {
             responses: AtomicI64::new(UNLIMITED),
             is_silent: Mutex::new(false),
             silence_ended: Condvar::new(),
+            losses: AtomicU64::new(0),
         });
         let all = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -61,6 +64,12 @@ impl Proxy {
     pub fn silence(&self, is_silent: bool) {
         *self.shared.is_silent.lock().unwrap() = is_silent;
         self.shared.silence_ended.notify_all();
+    }
+
+    /// From now on nothing arrives on the present connections, for good and without a sign to either side, as after a
+    /// relay on the way has forgotten them. Later ones work.
+    pub fn lose_connections(&self) {
+        self.shared.losses.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Cuts the connection that exceeds one of these numbers of bytes, once; later ones are not cut.
@@ -87,15 +96,25 @@ impl Shared {
             return;
         };
         let pair = (client.try_clone().unwrap(), engine.try_clone().unwrap());
+        let losses = self.losses.load(Ordering::SeqCst);
         let all = Arc::clone(self);
-        std::thread::spawn(move || all.copy(pair.0, pair.1, &all.requests, false));
+        std::thread::spawn(move || all.copy(pair, false, losses));
         let all = Arc::clone(self);
-        std::thread::spawn(move || all.copy(engine, client, &all.responses, true));
+        std::thread::spawn(move || all.copy((engine, client), true, losses));
     }
 
-    fn copy(&self, mut from: TcpStream, mut to: TcpStream, left: &AtomicI64, is_response: bool) {
+    /// Copies in one direction of a connection that was made after so many losses.
+    fn copy(&self, (mut from, mut to): (TcpStream, TcpStream), is_response: bool, losses: u64) {
+        let left = match is_response {
+            true => &self.responses,
+            false => &self.requests,
+        };
+        let is_lost = || self.losses.load(Ordering::SeqCst) > losses;
         let mut buf = [0; 16 * 1024];
         while let Ok(count @ 1..) = from.read(&mut buf) {
+            if is_lost() {
+                continue;
+            }
             if is_response {
                 // The delay is what is tested.
                 std::thread::sleep(*self.delay.lock().unwrap());
@@ -122,6 +141,9 @@ impl Shared {
                 break;
             }
             left.fetch_sub(passed as i64, Ordering::SeqCst);
+        }
+        if is_lost() {
+            return;
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);

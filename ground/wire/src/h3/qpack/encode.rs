@@ -6,11 +6,23 @@ use sluice_message::{FieldId, Status};
 
 use super::fixed::{FIXED, FIXED_NAMES, NO_NAME};
 use crate::h2::hpack::{Keep, integer, text};
+use crate::h3::limits::LINE_VALUE_BYTES_MAX;
 
-/// The encoding end of a connection. It only holds a buffer.
+/// The encoding end of a connection. What it writes does not depend on what it has written, so connections may share one.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     lower: Vec<u8>,
+    /// The line that was written last for each name of the fixed table: servers give most fields one value again and again,
+    /// and finding and compressing it costs more than comparing it.
+    lines: Vec<Line>,
+}
+
+/// A field line.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    value: Vec<u8>,
+    /// Empty until there is one.
+    encoded: Vec<u8>,
 }
 
 /// A field line that is an entry of the fixed table.
@@ -95,9 +107,12 @@ impl Encoder {
         let first = FIXED_NAMES[id as usize];
         if first != NO_NAME {
             let index = usize::from(first);
-            return match find(index, value) {
-                Some(index) if keep == Keep::Allowed => integer::encode(index, 6, INDEXED, out),
-                _ => named(index, value, keep, out),
+            return match keep {
+                Keep::Allowed if value.len() <= LINE_VALUE_BYTES_MAX => {
+                    self.line(id, index, value, out);
+                }
+                Keep::Allowed => public(index, value, out),
+                Keep::Never => named(index, value, keep, out),
             };
         }
         self.lower.clear();
@@ -109,6 +124,30 @@ impl Encoder {
         };
         text::encode(&self.lower, 3, LITERAL | never, out);
         text::encode(value, 7, 0, out);
+    }
+
+    /// Appends a field whose name is that of entry `index`, as it was written before if it has the same value.
+    fn line(&mut self, id: FieldId, index: usize, value: &[u8], out: &mut Vec<u8>) {
+        let at = id as usize;
+        if self.lines.len() <= at {
+            self.lines.resize_with(at + 1, Line::default);
+        }
+        let line = &mut self.lines[at];
+        if line.encoded.is_empty() || line.value != value {
+            line.value.clear();
+            line.value.extend_from_slice(value);
+            line.encoded.clear();
+            public(index, value, &mut line.encoded);
+        }
+        out.extend_from_slice(&line.encoded);
+    }
+}
+
+/// Appends a field that may be in tables, and whose name is that of entry `index`.
+fn public(index: usize, value: &[u8], out: &mut Vec<u8>) {
+    match find(index, value) {
+        Some(index) => integer::encode(index, 6, INDEXED, out),
+        None => named(index, value, Keep::Allowed, out),
     }
 }
 

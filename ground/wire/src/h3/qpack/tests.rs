@@ -264,6 +264,43 @@ fn what_our_encoder_writes_is_read() {
     assert_eq!(output(&mut decoder), b"");
 }
 
+/// Whatever an encoder has written before, by whichever connection: of the same name, longer than it remembers, or secret.
+#[test]
+fn a_field_is_written_the_same_each_time() {
+    let mut shared = Encoder::default();
+    let long = "x".repeat(100);
+    let fields = [
+        ("Date", "Thu, 26 Nov 2026 23:59:59 GMT", Keep::Allowed),
+        ("Date", "Fri, 27 Nov 2026 00:00:00 GMT", Keep::Allowed),
+        ("Content-Type", "text/html; charset=utf-8", Keep::Allowed),
+        ("Content-Type", "text/html", Keep::Allowed),
+        ("Content-Type", "", Keep::Allowed),
+        ("Server", &long, Keep::Allowed),
+        ("Server", "sluice", Keep::Allowed),
+        ("Set-Cookie", "a=b", Keep::Never),
+        ("Set-Cookie", "a=b", Keep::Allowed),
+        ("X-Own-Name", "x", Keep::Allowed),
+    ];
+    let write = |encoder: &mut Encoder, (name, value, keep): (&str, &str, Keep)| {
+        let (mut out, id) = (Vec::new(), FieldId::of(name.as_bytes()));
+        encoder.field(id, name.as_bytes(), value.as_bytes(), keep, &mut out);
+        out
+    };
+    for before in fields {
+        for field in fields {
+            write(&mut shared, before);
+            let alone = write(&mut Encoder::default(), field);
+            for _ in 0..2 {
+                assert_eq!(
+                    write(&mut shared, field),
+                    alone,
+                    "{field:?} after {before:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_sections_are_refused() {
     for (hex, error) in [

@@ -225,7 +225,7 @@ impl Caddy {
             Scheme::Http => b"http",
             Scheme::Https => b"https",
         };
-        if !out.iter().any(|field| is_forwarded(field.id)) {
+        if !out.ids().any(is_forwarded) {
             push_ip(out, b"", ip);
             out.push(FieldId::XForwardedHost, &exchange.req.authority);
             out.push(FieldId::XForwardedProto, proto);
