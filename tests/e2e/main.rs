@@ -19,6 +19,7 @@ mod cgi;
 mod client_text;
 mod command_line;
 mod config_load;
+mod connection_memory;
 mod containment;
 mod directed_upstreams;
 mod directives;

@@ -2,6 +2,16 @@
 
 use std::time::Duration;
 
+/// The future of an HTTP/1 connection, idle or not. tokio adds 104 bytes and aligns the whole to 128: up to 512 bytes are
+/// one allocation of that size. A larger task would take at least 768, as the allocator makes up for the alignment.
+pub const CONNECTION_BYTES_MAX: usize = 408;
+
+/// The socket, input and timer of a connection: an allocation of 176 bytes with its counts of references.
+pub const LINK_BYTES_MAX: usize = 160;
+
+/// A socket, of which each proxied request has two.
+pub const STREAM_BYTES_MAX: usize = 40;
+
 /// Buffer for one read of a request head: holds nearly every head, and four pages are cheap to pool.
 pub const READ_BUFFER_BYTES: usize = 16 * 1024;
 

@@ -323,7 +323,7 @@ impl Listener {
             (Listener::Tcp(_), None) => return Err(io::ErrorKind::ConnectionAborted.into()),
             (Listener::Unix(_), _) => {
                 let socket = UnixSocket::new(socket.into())?;
-                (Stream::Unix(socket), Remote::Unix)
+                (Stream::Unix(Box::new(socket)), Remote::Unix)
             }
         })
     }
@@ -346,7 +346,8 @@ impl Listener {
                 let mut guard = ready!(listener.poll_read_ready(cx))?;
                 if let Ok(accepted) = guard.try_io(|listener| listener.get_ref().accept()) {
                     let registered = accepted.and_then(|(socket, _)| UnixSocket::new(socket));
-                    return Poll::Ready(registered.map(|it| (Stream::Unix(it), Remote::Unix)));
+                    let stream = registered.map(|it| Stream::Unix(Box::new(it)));
+                    return Poll::Ready(stream.map(|stream| (stream, Remote::Unix)));
                 }
             },
         }

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use sluice_message::Method;
@@ -72,23 +73,25 @@ impl Call {
     }
 
     /// Sends the request and waits for the head of the final response.
-    pub async fn response(
+    pub fn response(
         &mut self,
         worker: &Worker,
         method: &Method,
-    ) -> Result<Response, Box<CallFailure>> {
-        let outcome = poll_fn(|cx| match self {
-            Call::Link(call) => call.poll_response(cx, worker, method),
-            Call::Stream(call) => call.poll_response(cx, worker),
-            Call::Quic(call) => call.poll_response(cx, worker),
-        })
-        .await;
-        outcome.map_err(|failure| {
-            Box::new(match self {
-                Call::Link(call) => call.fail(failure),
-                Call::Stream(call) => call.fail(failure),
-                Call::Quic(call) => call.fail(failure),
-            })
+    ) -> impl Future<Output = Result<Response, Box<CallFailure>>> {
+        // All of it that has to be kept while the response is awaited; an async fn has room for its arguments twice.
+        poll_fn(move |cx| {
+            let outcome = ready!(match self {
+                Call::Link(call) => call.poll_response(cx, worker, method),
+                Call::Stream(call) => call.poll_response(cx, worker),
+                Call::Quic(call) => call.poll_response(cx, worker),
+            });
+            Poll::Ready(outcome.map_err(|failure| {
+                Box::new(match self {
+                    Call::Link(call) => call.fail(failure),
+                    Call::Stream(call) => call.fail(failure),
+                    Call::Quic(call) => call.fail(failure),
+                })
+            }))
         })
     }
 

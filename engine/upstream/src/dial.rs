@@ -54,7 +54,7 @@ async fn connect(
                     sized.map_err(refused)?;
                 }
             }
-            (Stream::Unix(socket), String::new())
+            (Stream::Unix(Box::new(socket)), String::new())
         }
         (address, Some(dialling)) => {
             // Boxed: few upstreams need it.

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+/// A request that waits for its response, with its connection: most of what it takes, and one for each in flight.
+pub const CALL_BYTES_MAX: usize = 336;
+
+/// A connection to an upstream, in use or idle: a worker may have [`IDLE_MAX`] of them in its pool.
+pub const LINK_BYTES_MAX: usize = 112;
+
 /// Default dial timeout; as in Caddy.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 

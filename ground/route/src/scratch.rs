@@ -6,7 +6,7 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::RefCell;
+use core::cell::{OnceCell, RefCell};
 
 use regex::bytes::CaptureLocations;
 
@@ -16,16 +16,23 @@ use crate::placeholder::{FileKey, Found};
 
 /// One request's memory for matching. It is reused for the next request of a connection after
 /// [`Scratch::clear`], so that matching seldom allocates.
+///
+/// It is small while nothing but hosts and paths was matched: ten thousand requests may wait for their upstreams.
 #[derive(Debug, Default)]
 pub struct Scratch {
+    /// Made when it is used first, and kept from then on.
+    used: OnceCell<Box<Used>>,
+    env: RefCell<Option<Rc<dyn Any>>>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
     captures: RefCell<Vec<Capture>>,
     bufs: RefCell<Vec<Vec<u8>>>,
     spare: RefCell<Vec<Capture>>,
-    /// Boxed: few requests look for files.
-    found: RefCell<Option<Box<FoundFile>>>,
+    found: RefCell<Option<FoundFile>>,
     /// Groups of URL patterns by `COMPONENT.GROUP`.
     groups: RefCell<Vec<Group>>,
-    env: RefCell<Option<Rc<dyn Any>>>,
 }
 
 /// The name of a group of a URL pattern, and its value.
@@ -71,13 +78,16 @@ impl Scratch {
     /// Forgets the request and keeps its memory, as far as it is small: idle connections hold on to
     /// it.
     pub fn clear(&mut self) {
-        *self.found.get_mut() = None;
-        self.groups.get_mut().clear();
-        let bufs = self.bufs.get_mut();
+        let Some(used) = self.used.get_mut() else {
+            return;
+        };
+        *used.found.get_mut() = None;
+        used.groups.get_mut().clear();
+        let bufs = used.bufs.get_mut();
         bufs.retain(|buf| buf.capacity() <= SCRATCH_BUF_BYTES_MAX);
         bufs.truncate(SCRATCH_BUFS_MAX);
-        let spare = self.spare.get_mut();
-        spare.append(self.captures.get_mut());
+        let spare = used.spare.get_mut();
+        spare.append(used.captures.get_mut());
         spare.retain(|capture| capture.text.capacity() <= SCRATCH_BUF_BYTES_MAX);
         // The latest are the likeliest to be used again.
         spare.drain(..spare.len().saturating_sub(SCRATCH_CAPTURES_MAX));
@@ -85,19 +95,26 @@ impl Scratch {
 
     /// What was captured so far, for a request that goes on apart from this one. Hooks have to be given their environment.
     pub fn copied(&self) -> Scratch {
-        let captures = self.captures.borrow();
-        let copy = |capture: &Capture| Capture {
+        let copy = Scratch::default();
+        let Some(used) = self.used.get() else {
+            return copy;
+        };
+        let capture = |capture: &Capture| Capture {
             regexp: Arc::clone(&capture.regexp),
             locations: capture.locations.clone(),
             text: capture.text.clone(),
             origin: capture.origin,
         };
-        Scratch {
-            captures: RefCell::new(captures.iter().map(copy).collect()),
-            found: RefCell::new(self.found.borrow().clone()),
-            groups: RefCell::new(self.groups.borrow().clone()),
-            ..Scratch::default()
-        }
+        let of_copy = copy.used();
+        let captures = used.captures.borrow().iter().map(capture).collect();
+        of_copy.captures.replace(captures);
+        of_copy.found.replace(used.found.borrow().clone());
+        of_copy.groups.replace(used.groups.borrow().clone());
+        copy
+    }
+
+    fn used(&self) -> &Used {
+        self.used.get_or_init(Box::default)
     }
 
     /// Matches `regexp` on `text` and remembers the groups for `{http.regexp.*}`, in place of those
@@ -106,7 +123,7 @@ impl Scratch {
         if !regexp.is_match(text) {
             return false;
         }
-        let mut captures = self.captures.borrow_mut();
+        let mut captures = self.used().captures.borrow_mut();
         let earlier = captures
             .iter()
             .position(|capture| Arc::ptr_eq(&capture.regexp, regexp));
@@ -140,13 +157,16 @@ impl Scratch {
 
     /// Remembers what a `file` matcher found, in place of what an earlier one did.
     pub fn found_file(&self, found: FoundFile) {
-        *self.found.borrow_mut() = Some(Box::new(found));
+        *self.used().found.borrow_mut() = Some(found);
     }
 
     /// Appends what `{http.matchers.file.*}` stands for; unknown while no file was found.
     pub fn file_value(&self, key: FileKey, out: &mut Vec<u8>) -> Found {
-        let found = self.found.borrow();
-        let Some(found) = found.as_deref().filter(|found| !found.absolute.is_empty()) else {
+        let Some(used) = self.used.get() else {
+            return Found::Unknown;
+        };
+        let found = used.found.borrow();
+        let Some(found) = found.as_ref().filter(|found| !found.absolute.is_empty()) else {
             return Found::Unknown;
         };
         out.extend_from_slice(match key {
@@ -161,7 +181,7 @@ impl Scratch {
 
     /// Remembers a group of a URL pattern as `COMPONENT.GROUP`, in place of an earlier one.
     pub fn found_group(&self, name: &str, value: &[u8]) {
-        let mut groups = self.groups.borrow_mut();
+        let mut groups = self.used().groups.borrow_mut();
         match groups.iter_mut().find(|(known, _)| &**known == name) {
             Some((_, known)) => *known = value.into(),
             None => groups.push((name.into(), value.into())),
@@ -170,7 +190,10 @@ impl Scratch {
 
     /// Appends what `{http.url_pattern.*}` stands for; unknown while no pattern with that group matched.
     pub fn group(&self, name: &str, out: &mut Vec<u8>) -> Found {
-        let groups = self.groups.borrow();
+        let Some(used) = self.used.get() else {
+            return Found::Unknown;
+        };
+        let groups = used.groups.borrow();
         let Some((_, value)) = groups.iter().find(|(known, _)| &**known == name) else {
             return Found::Unknown;
         };
@@ -200,7 +223,7 @@ impl Scratch {
         group: &str,
         read: impl FnOnce(&Capture, usize) -> T,
     ) -> Option<T> {
-        let captures = self.captures.borrow();
+        let captures = self.used.get()?.captures.borrow();
         let of_name = |capture: &&Capture| regexp.is_none_or(|name| capture.regexp.name() == name);
         let mut latest = captures.iter().rev().filter(of_name);
         let (capture, index) =
@@ -210,15 +233,16 @@ impl Scratch {
 
     /// Runs `f` with an empty buffer that keeps its memory between calls.
     pub fn with_buf<T>(&self, f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        let mut buf = self.bufs.borrow_mut().pop().unwrap_or_default();
+        let bufs = &self.used().bufs;
+        let mut buf = bufs.borrow_mut().pop().unwrap_or_default();
         buf.clear();
         let result = f(&mut buf);
-        self.bufs.borrow_mut().push(buf);
+        bufs.borrow_mut().push(buf);
         result
     }
 
     fn spare_for(&self, regexp: &Arc<NamedRegexp>) -> Capture {
-        let mut spare = self.spare.borrow_mut();
+        let mut spare = self.used().spare.borrow_mut();
         match spare
             .iter()
             .position(|capture| Arc::ptr_eq(&capture.regexp, regexp))
@@ -267,8 +291,9 @@ mod tests {
         let regexp = NamedRegexp::new("", "a").unwrap();
         assert!(scratch.capture(&regexp, &long, Origin::Value));
         scratch.clear();
-        assert_eq!(scratch.bufs.get_mut().len(), 1, "the large buffer is gone");
-        assert_eq!(scratch.spare.get_mut().len(), SCRATCH_CAPTURES_MAX);
-        assert!(scratch.captures.get_mut().is_empty());
+        let used = scratch.used.get_mut().unwrap();
+        assert_eq!(used.bufs.get_mut().len(), 1, "the large buffer is gone");
+        assert_eq!(used.spare.get_mut().len(), SCRATCH_CAPTURES_MAX);
+        assert!(used.captures.get_mut().is_empty());
     }
 }

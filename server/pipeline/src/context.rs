@@ -570,3 +570,15 @@ impl Context {
         self.dialect.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::EXCHANGE_BYTES_MAX;
+
+    #[test]
+    fn a_request_takes_no_more_than_its_limit() {
+        let bytes = size_of::<Exchange>();
+        assert!(bytes <= EXCHANGE_BYTES_MAX, "{bytes} bytes");
+    }
+}

@@ -1,5 +1,9 @@
 //! Limits of the walk of a request, and their rationale.
 
+/// A request with its response and all that handlers note about it. Each request in flight has one, and so does each pooled
+/// one: an allocation of 768 bytes, beside the texts of its heads.
+pub const EXCHANGE_BYTES_MAX: usize = 768;
+
 /// Maximum depth of nested lists and `invoke` calls in one request: a named route may invoke itself.
 pub const FRAMES_MAX: usize = 64;
 

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use sluice_cache::store::Pace;
 
+/// The future that forwards a request and awaits the response of its upstream: an allocation for each request in flight. The
+/// allocator has sizes of 640, 768 and 896 bytes.
+pub const FORWARDING_BYTES_MAX: usize = 768;
+
 /// Maximum size of a request body without `Content-Length` that is buffered for a FastCGI application, which needs the
 /// length, unless `request_buffers` sets another limit. The size of one body buffer; Caddy uses 4 KiB.
 pub const CGI_BODY_BYTES_MAX: usize = 64 * 1024;

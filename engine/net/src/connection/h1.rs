@@ -5,16 +5,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use sluice_message::{Method, Status};
+use sluice_message::{Method, Moment, Status};
 use sluice_wire::h1::{
     self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFault, RequestFraming,
 };
 
 use super::body::H1Body;
-use super::head::{Awaited, start_of};
+use super::head::{Arriving, Awaited, start_of};
 use super::send::{Count, Ended, SendTimeouts, Sending};
 use super::serve_response::{Asker, response};
-use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
+use super::{BodyState, Connection, Next, client_failure, h2, linger, take_exchange};
 use crate::binding::Binding;
 use crate::body::{Body, BodyStream, RequestBody};
 use crate::clock;
@@ -43,10 +43,12 @@ impl<S: Service> Asker for Connection<S> {
     }
 }
 
+/// The futures below, with those of [`response`] and [`Sending`], are the state that a connection has in any case, idle or
+/// not; `limits::CONNECTION_BYTES_MAX` bounds them. What is rare is boxed. A local value that was borrowed keeps its room in
+/// the future until the end of its block, even after it was moved: hence the blocks.
 impl<S: Service> Connection<S> {
     /// Serves requests until the connection ends.
     pub(crate) async fn run(&mut self) {
-        // Boxed, here and below: rare futures must not enlarge every connection.
         if self.is_secure() {
             if !Box::pin(self.secure()).await {
                 return;
@@ -55,16 +57,9 @@ impl<S: Service> Connection<S> {
                 return Box::pin(h2::serve(self)).await;
             }
         }
-        let binding = self.slot.binding();
-        let settings = binding.service.settings_for(&self.info);
-        // A connection that has not sent a request is closed under pressure as readily as an idle one.
-        self.link
-            .timer
-            .set_yielding(&self.link.worker.clock, settings.first_byte_timeout);
-        drop(binding);
-        let mut linger = Linger::default();
+        self.await_first_request();
         loop {
-            match self.serve_next(&mut linger).await {
+            match self.serve_next().await {
                 Next::Reuse => {
                     self.is_new = false;
                     self.burst += 1;
@@ -73,7 +68,10 @@ impl<S: Service> Connection<S> {
                         tokio::task::yield_now().await;
                     }
                 }
-                Next::Linger => return Box::pin(linger::close(&self.link, linger)).await,
+                Next::Linger => {
+                    let linger = self.linger.take().map_or_else(Linger::default, |it| *it);
+                    return Box::pin(linger::close(&self.link, linger)).await;
+                }
                 Next::Reset => return linger::reset(&self.link),
                 Next::Drop => return,
                 Next::Http2 => return Box::pin(h2::serve(self)).await,
@@ -82,13 +80,38 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// A connection that has not sent a request is closed under pressure as readily as an idle one.
+    fn await_first_request(&self) {
+        let binding = self.slot.binding();
+        let settings = binding.service.settings_for(&self.info);
+        let clock = &self.link.worker.clock;
+        (self.link.timer).set_yielding(clock, settings.first_byte_timeout);
+    }
+
     async fn tunnel(&mut self, peer: Box<Tunnel>) {
         let received = std::mem::take(&mut *self.link.input.borrow_mut());
         tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
     }
 
-    /// The tunnel of a request that ends with it. One that ends with its configuration is recorded when it begins, since
-    /// the request would keep the configuration.
+    /// Ends a request that becomes a tunnel. If the request ends with the tunnel, it is recorded then. One that ends with
+    /// its configuration is recorded when it begins, since the request would keep the configuration.
+    async fn end_with_tunnel(
+        &mut self,
+        binding: &Binding<S>,
+        exchange: &mut Exchange<S::Context>,
+        ended: Ended,
+    ) -> Next {
+        let Ended { next, ending, sent } = ended;
+        let ended = match next {
+            Next::Tunnel(peer) if peer.notice.is_none() && peer.request == RequestEnd::AtEnd => {
+                self.tunnel_whole(peer, ending, sent).await
+            }
+            next => Ended { next, ending, sent },
+        };
+        self.end(&binding.service, exchange, ended)
+    }
+
+    /// The tunnel of a request that ends with it.
     async fn tunnel_whole(&mut self, peer: Box<Tunnel>, ending: Ending, mut sent: Count) -> Ended {
         let received = std::mem::take(&mut *self.link.input.borrow_mut());
         let link = &self.link;
@@ -103,8 +126,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Serves one request.
-    async fn serve_next(&mut self, linger: &mut Linger) -> Next {
-        self.head_wait = HeadWait::Nothing;
+    async fn serve_next(&mut self) -> Next {
         let is_pipelined = !self.is_new && !self.link.input.borrow().is_empty();
         // An idle connection holds no exchange, which is most of its memory.
         if self.link.input.borrow().is_empty() {
@@ -120,49 +142,75 @@ impl<S: Service> Connection<S> {
             ..Came::default()
         };
         let settings = binding.service.settings_for(&self.info);
-        let awaited = poll_fn(|cx| self.poll_head(cx, &mut exchange.req, settings)).await;
+        let awaited = {
+            let mut arriving = Arriving::default();
+            let head = poll_fn(|cx| self.poll_head(cx, &mut arriving, &mut exchange.req, settings));
+            let awaited = head.await;
+            exchange.came.head_time = self.time_since(arriving.since);
+            awaited.if_spoken(binding.protocols)
+        };
+        // Patterns with guards, and the fields of what is moved, would count as borrowed.
         let next = match awaited {
-            Awaited::Closed => Next::Drop,
-            Awaited::Head(..) if !binding.protocols.h1 => {
-                let fault = RequestFault::VersionUnsupported;
-                let error = RequestError { fault, offset: 0 };
-                Box::pin(self.refuse(&binding, &mut exchange, Some(error))).await
-            }
             Awaited::Head(framing, length) => {
                 exchange.came.head_bytes = length;
-                exchange.came.is_last = is_last(&framing, &exchange.req.method);
                 self.begin(&mut exchange, framing, settings);
-                let service = &*binding.service;
-                let responded =
-                    response(service, &mut exchange, None, &self.link.worker, &*self).await;
-                let mut sending = self.begin_sending(service, &mut exchange, responded);
-                let ended = poll_fn(|cx| sending.poll(cx, &exchange)).await;
-                drop(sending);
-                let ended = match ended.next {
-                    // Until its tunnel ends the request goes on, and then it is recorded.
-                    Next::Tunnel(peer)
-                        if peer.notice.is_none() && peer.request == RequestEnd::AtEnd =>
-                    {
-                        Box::pin(self.tunnel_whole(peer, ended.ending, ended.sent)).await
-                    }
-                    next => Ended { next, ..ended },
+                let (service, worker) = (&*binding.service, &*self.link.worker);
+                let responded = response(service, &mut exchange, None, worker, &*self).await;
+                let ended = {
+                    let service = &*binding.service;
+                    let mut sending = self.begin_sending(service, &mut exchange, responded);
+                    poll_fn(|cx| sending.poll(cx, &exchange)).await
                 };
-                match self.end(service, &mut exchange, ended) {
-                    Next::Reuse if !self.is_body_finished() => {
-                        let limits = service.client_limits(&exchange);
-                        Box::pin(self.clear_body(limits)).await
+                if let Next::Tunnel(_) = ended.next {
+                    Box::pin(self.end_with_tunnel(&binding, &mut exchange, ended)).await
+                } else {
+                    match self.end(&binding.service, &mut exchange, ended) {
+                        Next::Reuse if !self.is_body_finished() => {
+                            let limits = binding.service.client_limits(&exchange);
+                            Box::pin(self.clear_body(limits)).await
+                        }
+                        next => next,
                     }
-                    next => next,
                 }
             }
-            Awaited::Refused(error) if self.is_preface(&error, &binding) => Next::Http2,
-            Awaited::Refused(error) => {
-                Box::pin(self.refuse(&binding, &mut exchange, Some(error))).await
-            }
-            Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut exchange, None)).await,
+            Awaited::Closed => Next::Drop,
+            other => Box::pin(self.decline(&binding, &mut exchange, other)).await,
         };
+        self.finish(&binding, exchange, next)
+    }
+
+    /// The time since `begin`; zero if it is `None`.
+    fn time_since(&self, begin: Option<Moment>) -> Duration {
+        let now = self.link.worker.clock.coarse();
+        begin.map_or(Duration::ZERO, |begin| now.since(begin))
+    }
+
+    /// What follows from anything else than the head of a request.
+    async fn decline(
+        &mut self,
+        binding: &Rc<Binding<S>>,
+        exchange: &mut Exchange<S::Context>,
+        awaited: Awaited,
+    ) -> Next {
+        let error = match awaited {
+            // A request that can be served, and the end of the connection, are not declined.
+            Awaited::Head(..) | Awaited::Closed => return Next::Drop,
+            Awaited::Refused(error) if self.is_preface(&error, binding) => return Next::Http2,
+            Awaited::Refused(error) => Some(error),
+            Awaited::TimedOut => None,
+        };
+        self.refuse(binding, exchange, error).await
+    }
+
+    /// Ends a request: what it used is free for the next one.
+    fn finish(
+        &mut self,
+        binding: &Binding<S>,
+        mut exchange: Box<Exchange<S::Context>>,
+        next: Next,
+    ) -> Next {
         let limits = binding.service.client_limits(&exchange);
-        let next = self.rest(next, limits, exchange.came.is_last, linger);
+        let next = self.rest(next, limits, exchange.came.is_last);
         binding.service.reset(&mut exchange.context);
         exchange.body = RequestBody::None;
         self.shared.give_back(exchange);
@@ -201,6 +249,7 @@ impl<S: Service> Connection<S> {
         framing: RequestFraming,
         settings: &Settings,
     ) {
+        exchange.came.is_last = is_last(&framing, &exchange.req.method);
         self.count_request(exchange, settings);
         exchange.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
         exchange.status_line = StatusLine::default();
@@ -227,9 +276,6 @@ impl<S: Service> Connection<S> {
         *link.body.borrow_mut() = BodyState::Finished;
         exchange.started = start_of(settings, &link.worker.clock);
         exchange.came.idle = exchange.started.since(self.rested_at);
-        if let HeadWait::Begun(since) = self.head_wait {
-            exchange.came.head_time = link.worker.clock.coarse().since(since);
-        }
     }
 
     /// Records how an exchange ended.
@@ -295,18 +341,19 @@ impl<S: Service> Connection<S> {
 
     /// Sets how long the connection waits for the next request, or how it closes: at once if the client sends nothing
     /// more, since then nothing is lost. Closing resets the connection if input is unread, and TLS has an end of its own.
-    fn rest(&self, next: Next, limits: &ClientLimits, was_last: bool, linger: &mut Linger) -> Next {
+    fn rest(&mut self, next: Next, limits: &ClientLimits, was_last: bool) -> Next {
         match next {
             Next::Reuse => {
                 let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
                 self.link.rest_until_next(most, least);
             }
             Next::Linger => {
-                *linger = limits.linger;
+                let linger = limits.linger;
                 let is_silent = was_last && self.link.input.borrow().is_empty();
                 if is_silent && linger.when != Lingering::Always && !self.is_secure() {
                     return Next::Drop;
                 }
+                self.linger = Some(Box::new(linger));
             }
             Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
         }

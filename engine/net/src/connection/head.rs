@@ -2,12 +2,12 @@
 
 use std::task::{Context, Poll, ready};
 
-use sluice_message::RequestHead;
-use sluice_wire::h1::{Progress, RequestError, RequestFraming};
+use sluice_message::{Moment, RequestHead};
+use sluice_wire::h1::{Progress, RequestDecoder, RequestError, RequestFault, RequestFraming};
 
-use super::{Connection, HeadWait};
+use super::Connection;
 use crate::clock;
-use crate::service::{Service, Settings};
+use crate::service::{Protocols, Service, Settings};
 
 /// The result of waiting.
 pub(super) enum Awaited {
@@ -21,23 +21,45 @@ pub(super) enum Awaited {
     Closed,
 }
 
+impl Awaited {
+    /// The same, unless it is a head in a version that the listener does not speak.
+    pub(super) fn if_spoken(self, protocols: Protocols) -> Awaited {
+        match self {
+            Awaited::Head(..) if !protocols.h1 => {
+                let fault = RequestFault::VersionUnsupported;
+                Awaited::Refused(RequestError { fault, offset: 0 })
+            }
+            awaited => awaited,
+        }
+    }
+}
+
+/// A head that arrives. A connection has one only from the first byte of a head to its last.
+#[derive(Default)]
+pub(super) struct Arriving {
+    decoder: RequestDecoder,
+    /// Since when a part of it is there, if it did not arrive at once; the head timeout runs.
+    pub(super) since: Option<Moment>,
+}
+
 impl<S: Service> Connection<S> {
     /// Waits for the next head. Runs the idle timeout until the first byte, then the timeout of the whole head.
     pub(super) fn poll_head(
-        &mut self,
+        &self,
         cx: &mut Context<'_>,
+        arriving: &mut Arriving,
         head: &mut RequestHead,
         settings: &Settings,
     ) -> Poll<Awaited> {
         loop {
-            if let Some(awaited) = self.decode_head(head, settings) {
+            if let Some(awaited) = self.decode_head(&mut arriving.decoder, head, settings) {
                 return Poll::Ready(awaited);
             }
             let idle = self.link.input.borrow().is_empty();
             // Runs from the first byte of an incomplete head, even if it arrived together with the previous request.
-            if !idle && self.head_wait == HeadWait::Nothing {
+            if !idle && arriving.since.is_none() {
                 let clock = &self.link.worker.clock;
-                self.head_wait = HeadWait::Begun(clock.coarse());
+                arriving.since = Some(clock.coarse());
                 self.link.timer.set(clock, settings.head_timeout);
             }
             if !idle && self.link.timer.has_expired() {
@@ -61,16 +83,20 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    fn decode_head(&mut self, head: &mut RequestHead, settings: &Settings) -> Option<Awaited> {
+    fn decode_head(
+        &self,
+        decoder: &mut RequestDecoder,
+        head: &mut RequestHead,
+        settings: &Settings,
+    ) -> Option<Awaited> {
         let input = self.link.input.borrow();
         if input.is_empty() {
             return None;
         }
-        match self.decoder.decode(&settings.h1, &input, head) {
+        match decoder.decode(&settings.h1, &input, head) {
             Ok(Progress::Incomplete) => None,
             Ok(Progress::Complete { consumed, value }) => {
                 drop(input);
-                self.decoder.reset();
                 self.link.consume(consumed);
                 Some(Awaited::Head(value, consumed))
             }

@@ -11,10 +11,11 @@ mod redirect;
 mod send;
 mod serve_response;
 mod shared;
+#[cfg(test)]
+mod size_tests;
 mod wrapped_connection;
 
 use sluice_message::{ConnInfo, LocalEnd, Moment, ProxiedAddresses, Remote};
-use sluice_wire::h1::RequestDecoder;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
@@ -24,7 +25,7 @@ use crate::binding::Slot;
 use crate::failure::Failure;
 use crate::handshakes::Handshake;
 use crate::retirement::{InProgress, Outliving};
-use crate::service::{Exchange, Service};
+use crate::service::{Exchange, Linger, Service};
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::tls::{Ends, HandshakeError, TlsStream};
@@ -180,24 +181,15 @@ pub(crate) struct Connection<S: Service> {
     slot: Rc<Slot<S>>,
     shared: Rc<Shared<S>>,
     info: Rc<ConnInfo>,
-    decoder: RequestDecoder,
-    head_wait: HeadWait,
+    /// How it closes after its last response; boxed, because it is set only then.
+    linger: Option<Box<Linger>>,
     /// When the last response ended, or the connection began.
     rested_at: Moment,
-    /// Whether no request was served on it yet.
-    is_new: bool,
     /// Requests served since the task last yielded to other connections.
     burst: u32,
+    /// Whether no request was served on it yet.
+    is_new: bool,
     _open: Open,
-}
-
-/// How much of the next head has arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HeadWait {
-    /// Nothing: the connection is idle.
-    Nothing,
-    /// A part, since this time; the head timeout runs.
-    Begun(Moment),
 }
 
 impl<S: Service> Connection<S> {
@@ -244,10 +236,9 @@ impl<S: Service> Connection<S> {
             shared,
             rested_at: info.facts.began,
             info: Rc::new(info),
-            decoder: RequestDecoder::new(),
-            head_wait: HeadWait::Nothing,
-            is_new: true,
+            linger: None,
             burst: 0,
+            is_new: true,
             _open: open,
         }
     }

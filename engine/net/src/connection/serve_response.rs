@@ -33,8 +33,8 @@ pub(crate) async fn response<S: Service>(
     asker: &impl Asker,
 ) -> Result<Body, Failure> {
     let mut outcome = None;
-    let lines = Lines::of(exchange);
     let body = loop {
+        let lines = Lines::of(&*exchange);
         // Reborrowed for each step: a step borrows the exchange until it ends.
         let again = &mut *exchange;
         let step = guarded(move || match (outcome, refused) {
@@ -48,19 +48,20 @@ pub(crate) async fn response<S: Service>(
             None => break None,
         };
         let mut is_new = true;
-        outcome = poll_fn(|cx| {
-            // With thousands of connections, the data of this one has left the CPU caches when it is woken. Prefetching
-            // all of it overlaps the misses with the system call that reads from the socket. A new future was written
-            // just now.
+        // It owns the future: beside it nothing is kept while the step lasts.
+        let polled = poll_fn(move |cx| {
+            // With thousands of connections, the data of this one has left the CPU caches when it is woken.
+            // Prefetching all of it overlaps the misses with the system call that reads from the socket. A new
+            // future was written just now.
             if !std::mem::take(&mut is_new) {
                 Lines::of(&*future).fetch();
                 lines.fetch();
             }
             poll_step(cx, future.as_mut(), worker, asker)
-        })
-        .await?;
-        if outcome.is_none() {
-            break None;
+        });
+        match polled.await? {
+            Some(step) => outcome = Some(step),
+            None => break None,
         }
     };
     if service.settings().times_stages {

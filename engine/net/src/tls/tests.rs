@@ -377,7 +377,9 @@ fn run<F: Future>(future: F) -> F::Output {
 }
 
 fn stream(socket: UnixStream) -> Stream {
-    Stream::Unix(UnixSocket::new(socket.into_std().unwrap()).unwrap())
+    Stream::Unix(Box::new(
+        UnixSocket::new(socket.into_std().unwrap()).unwrap(),
+    ))
 }
 
 fn streams() -> (TlsStream, TlsStream) {

@@ -9,6 +9,7 @@ use sluice_wire::h2::hpack::Decoder;
 
 use super::secured::secured_offering;
 use super::*;
+use crate::limits::{CALL_BYTES_MAX, LINK_BYTES_MAX};
 use sluice_net::failure::{FailureKind, Retry, Side};
 use sluice_net::timeout::within;
 use sluice_net::tls::{Connector, ConnectorOptions};
@@ -833,6 +834,9 @@ fn an_upstream_that_takes_no_body_or_stops_in_its_own_has_its_time() {
 fn a_call_of_its_own_is_as_small_as_ever() {
     assert_eq!(size_of::<Call>(), size_of::<LinkCall>());
     assert_eq!(size_of::<Carrier>(), size_of::<Link>());
+    let (call, link) = (size_of::<LinkCall>(), size_of::<Link>());
+    assert!(call <= CALL_BYTES_MAX, "{call} bytes");
+    assert!(link <= LINK_BYTES_MAX, "{link} bytes");
 }
 
 #[test]

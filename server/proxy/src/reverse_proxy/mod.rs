@@ -32,6 +32,8 @@ mod request;
 mod response_tests;
 pub mod retry;
 pub mod select;
+#[cfg(test)]
+mod size_tests;
 mod sticky;
 mod transport;
 pub mod tried;
@@ -347,7 +349,8 @@ impl ReverseProxy {
     /// Sends the request to one upstream. If an idle connection turns out to be closed, a new one replaces it without
     /// counting as an attempt: the upstream may legitimately close it at any time.
     ///
-    /// Everything alive while awaiting the response occupies memory for each waiting request.
+    /// Everything alive while awaiting the response occupies memory for each waiting request, and what was borrowed before
+    /// counts as alive until the end of its block: `limits::FORWARDING_BYTES_MAX` bounds it.
     async fn attempt(
         &self,
         exchange: &mut Exchange,
@@ -360,19 +363,20 @@ impl ReverseProxy {
         let timing = self.selection.timing(upstream);
         let ahead;
         let step = loop {
-            let lease = self.selection.lease(upstream);
-            let carrier = match connected(exchange, upstream, wanted).await {
-                Ok(carrier) => carrier,
-                Err(failure) => return Err(unsent(failure, body.take())),
+            let (lease, carrier) = {
+                let lease = self.selection.lease(upstream);
+                match connected(exchange, upstream, wanted).await {
+                    Ok(carrier) => (lease, carrier),
+                    Err(failure) => return Err(unsent(failure, body.take())),
+                }
             };
-            if self.facts == Facts::Shown {
-                upstream_values::connected(exchange, &carrier);
-            }
             let mut asked = match self.ask(exchange, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
-            let responded = match self.hedging(exchange, &asked, tried) {
+            let is_repeatable = asked.is_repeatable;
+            let hedging = self.hedging(exchange, tried);
+            let responded = match hedging.filter(|_| is_repeatable) {
                 None => asked.call.response(&exchange.worker, &asked.method).await,
                 Some(hedging) => {
                     let hedged = self.hedged(hedging, exchange, (upstream, asked), set);
@@ -432,13 +436,11 @@ impl ReverseProxy {
         }
     }
 
-    /// How the request is hedged, if it is: nothing else depends on how often an idempotent request without a body arrives
-    /// (RFC 9110, section 9.2.2).
-    fn hedging(&self, exchange: &Exchange, asked: &Asked, tried: &Tried) -> Option<&Hedging> {
+    /// How the request is hedged if it is repeatable: nothing else depends on how often an idempotent request without a body
+    /// arrives (RFC 9110, section 9.2.2).
+    fn hedging(&self, exchange: &Exchange, tried: &Tried) -> Option<&Hedging> {
         let hedging = self.hedging.as_deref()?;
-        let is_harmless = asked.is_bodiless
-            && asked.method.is_idempotent()
-            && !exchange.req.fields.has(FieldId::Upgrade)
+        let is_harmless = !exchange.req.fields.has(FieldId::Upgrade)
             && tried.count() == 0
             && !self.selection.is_sticky();
         is_harmless.then_some(hedging)
@@ -492,11 +494,14 @@ impl ReverseProxy {
         mut carrier: Carrier,
         lease: Option<Lease>,
     ) -> Result<Asked, Fault> {
+        if self.facts == Facts::Shown {
+            upstream_values::connected(exchange, &carrier);
+        }
         let prepared = self.prepare(exchange, upstream, &body, Some(&mut carrier))?;
         // The client already received 100 (Continue) if the body was buffered.
         let awaits_continue =
             !body.is_none() && !self.buffering.spools() && exchange.req.fields.has(FieldId::Expect);
-        let is_bodiless = body.is_none();
+        let is_repeatable = body.is_none() && prepared.method.is_idempotent();
         let mut upload = Upload::new(prepared.head, prepared.framing, body);
         if awaits_continue {
             let limit = upstream.endpoint.options().timeouts.expect_continue;
@@ -525,7 +530,7 @@ impl ReverseProxy {
         Ok(Asked {
             call,
             method: prepared.method,
-            is_bodiless,
+            is_repeatable,
             switch: prepared.switch,
             at: self.selection.clock(),
         })
@@ -606,8 +611,8 @@ struct Asked {
     call: Call,
     /// The method sent, which may have been rewritten.
     method: Method,
-    /// Whether the request has no body.
-    is_bodiless: bool,
+    /// Whether the request is idempotent and has no body.
+    is_repeatable: bool,
     switch: Switch,
     /// When it was sent, if that is needed.
     at: Option<Moment>,
@@ -620,10 +625,11 @@ async fn connected(
     wanted: Wanted,
 ) -> Result<Carrier, Failure> {
     let endpoint = upstream.endpoint_for(exchange)?;
-    match take_kept(&exchange.worker, &endpoint, wanted) {
-        Some(carrier) => Ok(carrier),
-        None => Box::pin(dial(exchange, upstream, &endpoint, wanted)).await,
+    // Not a match: its value would have room in the future while a connection is dialled.
+    if let Some(carrier) = take_kept(&exchange.worker, &endpoint, wanted) {
+        return Ok(carrier);
     }
+    Box::pin(dial(exchange, upstream, &endpoint, wanted)).await
 }
 
 /// Opens a new connection to `upstream`.
