@@ -4,6 +4,7 @@ mod attacks;
 mod check;
 mod cost;
 mod fresh;
+mod pgo;
 #[allow(dead_code, reason = "the tests that generate the tables use the rest")]
 mod proofs;
 mod python;
@@ -44,6 +45,10 @@ slower kinds, which install what they need below target/; exit status 3 if that 
   fresh [step…]  README's two commands in a clean Debian 12 that debootstrap makes; needs root.
                  Steps: setup (or --setup-only), check, clippy, test, run; by default test and run
 
+the fastest program:
+  pgo            builds target/pgo/sluice with profile-guided optimisation: an instrumented build, requests of every
+                 kind of `cost` to it, and a build for what they have used. Needs PyPI for llvm-profdata
+
 to measure with:
   sites <count>  prints a Caddyfile with so many sites
   cost [kind…]   instructions, allocations and system calls per request, beside the committed ones (xtask/costs.toml;
@@ -80,6 +85,7 @@ fn main() -> ExitCode {
             Err(_) => return usage(),
         },
         ["cost", ref kinds @ ..] => cost::print(&root, kinds),
+        ["pgo"] => pgo::build(&root),
         ["fuzz"] => check::fuzz(&root, 60),
         ["fuzz", seconds] => match seconds.parse() {
             Ok(seconds) => check::fuzz(&root, seconds),

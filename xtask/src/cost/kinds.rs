@@ -158,3 +158,21 @@ pub const KINDS: &[Kind] = &[
         ..PROXIED
     },
 ];
+
+/// Kinds that only train an instrumented program.
+pub const TAUGHT: &[Kind] = &[
+    Kind {
+        name: "proxied-tls",
+        protocol: Protocol::Tls,
+        site: "tls internal\n\treverse_proxy {upstream}",
+        ..PROXIED
+    },
+    Kind {
+        name: "file-tls",
+        protocol: Protocol::Tls,
+        site: "tls internal\n\troot {folder}\n\tfile_server",
+        request: "GET /4608 HTTP/1.1\r\n",
+        response_body: 4608,
+        ..FIXED
+    },
+];

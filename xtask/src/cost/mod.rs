@@ -5,16 +5,18 @@ mod callgrind;
 mod client;
 mod figures;
 mod kinds;
+mod lab;
 mod server;
 mod upstream;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::python::output;
 use callgrind::Counts;
 use figures::Figures;
-use kinds::{KINDS, Kind};
-use server::Server;
+use kinds::{KINDS, Kind, TAUGHT};
+use server::{Server, Under};
 
 /// The file with the committed figures, relative to the root.
 const COMMITTED: &str = "xtask/costs.toml";
@@ -22,8 +24,9 @@ const COMMITTED: &str = "xtask/costs.toml";
 /// The environment variable that names the program to measure, as for `bench.py`.
 const PROGRAM: &str = "SLUICE_BIN";
 
-/// The one that names the lab, which sends requests over HTTP/3. By default it stands beside the program.
-const LAB: &str = "SLUICE_LAB_BIN";
+/// The one that names the lab, which sends requests over HTTP/3 and those of a training. By default it stands beside the
+/// program.
+pub const LAB: &str = "SLUICE_LAB_BIN";
 
 /// The programs that take part.
 struct Programs {
@@ -108,7 +111,7 @@ fn programs(root: &Path, needs_lab: bool) -> Result<Programs, String> {
 fn measure(programs: &Programs, folder: &Path, kind: &Kind) -> Result<Counts, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", kind.name);
     let upstream = upstream::start().map_err(failed)?;
-    let server = Server::start(&programs.server, folder, kind, upstream)?;
+    let server = Server::start(&programs.server, folder, kind, upstream, &Under::Callgrind)?;
     let send = |count| client::send(&programs.lab, server.port(), kind, count).map_err(failed);
     send(kind.requests / 5 + 1)?;
     server.begin_counting()?;
@@ -121,6 +124,29 @@ fn measure(programs: &Programs, folder: &Path, kind: &Kind) -> Result<Counts, St
     let opening = server.counts(kind.requests)?;
     send(kind.requests + 1)?;
     Ok(server.counts(kind.requests)?.without(opening))
+}
+
+/// Sends requests of every kind to `program`, a build with LLVM's instruments, which leaves its counts in `profiles`.
+/// `generator` is `sluice-lab`.
+pub fn train(
+    program: &Path,
+    generator: &Path,
+    folder: &Path,
+    profiles: &Path,
+) -> Result<(), String> {
+    for kind in KINDS.iter().chain(TAUGHT) {
+        let upstream = upstream::start().map_err(|error| format!("{}: {error}", kind.name))?;
+        let under = Under::Instruments {
+            profiles: profiles.to_owned(),
+        };
+        let server = Server::start(program, &folder.join(kind.name), kind, upstream, &under)?;
+        for arguments in lab::arguments(kind, server.port()) {
+            output(Command::new(generator).args(&arguments))
+                .map_err(|error| format!("{}: sluice-lab {arguments:?}: {error}", kind.name))?;
+        }
+        server.stop()?;
+    }
+    Ok(())
 }
 
 /// A line of the table. A change below a thousandth is not shown: runs differ by about as much.

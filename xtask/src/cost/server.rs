@@ -1,4 +1,4 @@
-//! A server under callgrind, with the site of a kind of request.
+//! A server with the site of a kind of request, under callgrind or as it is.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -12,12 +12,24 @@ use std::time::Duration;
 
 use super::callgrind::{self, Counts};
 use super::kinds::{Kind, Protocol};
+use crate::python::output;
 
 /// The sizes of the files that kinds ask for; a page of text stands beside them.
 const FILES: [usize; 1] = [4608];
 
 /// The pause between two attempts to connect while the server starts.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How the server runs.
+pub enum Under {
+    /// In valgrind's callgrind, which counts.
+    Callgrind,
+    /// As it is; it has LLVM's instruments in it, and leaves what they count in this folder when it ends.
+    Instruments {
+        /// The folder.
+        profiles: PathBuf,
+    },
+}
 
 /// A running server; ended when dropped.
 pub struct Server {
@@ -35,6 +47,7 @@ impl Server {
         folder: &Path,
         kind: &Kind,
         upstream: SocketAddr,
+        under: &Under,
     ) -> Result<Server, String> {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         // What an earlier run has left, if anything.
@@ -59,14 +72,8 @@ impl Server {
         });
         fs::write(folder.join("page.html"), page).map_err(failed)?;
         let log = fs::File::create(folder.join("log")).map_err(failed)?;
-        let child = Command::new("valgrind")
-            .args([
-                "--tool=callgrind",
-                "--instr-atstart=no",
-                "--collect-systime=usec",
-            ])
-            .arg(format!("--callgrind-out-file={}/out", folder.display()))
-            .arg(program)
+        let (mut command, needed) = command(program, folder, under);
+        let child = command
             .args(["run", "--config", "Caddyfile"])
             .current_dir(folder)
             .env("SLUICE_WORKERS", "1")
@@ -77,7 +84,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
-            .map_err(|error| format!("valgrind: {error}; apt install valgrind"))?;
+            .map_err(|error| format!("{needed}: {error}"))?;
         let mut server = Server {
             child,
             folder: folder.to_owned(),
@@ -86,6 +93,17 @@ impl Server {
         };
         server.wait()?;
         Ok(server)
+    }
+
+    /// Ends it as an operator would, so that it writes its profile.
+    pub fn stop(mut self) -> Result<(), String> {
+        let pid = self.child.id().to_string();
+        output(Command::new("kill").args(["-TERM", &pid]))?;
+        let status = self.child.wait().map_err(|error| error.to_string())?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("the server ended with {status}")),
+        }
     }
 
     /// The port it listens on.
@@ -144,6 +162,27 @@ impl Drop for Server {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The command that runs `program`, and what it needs.
+fn command(program: &Path, folder: &Path, under: &Under) -> (Command, &'static str) {
+    match under {
+        Under::Callgrind => {
+            let mut valgrind = Command::new("valgrind");
+            valgrind
+                .args(["--tool=callgrind", "--instr-atstart=no"])
+                .arg("--collect-systime=usec")
+                .arg(format!("--callgrind-out-file={}/out", folder.display()))
+                .arg(program);
+            (valgrind, "valgrind (apt install valgrind)")
+        }
+        Under::Instruments { profiles } => {
+            let mut server = Command::new(program);
+            // %p and %m: one file for each process and each program.
+            server.env("LLVM_PROFILE_FILE", profiles.join("%p-%m.profraw"));
+            (server, "the instrumented program")
+        }
     }
 }
 

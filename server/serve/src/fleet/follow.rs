@@ -236,6 +236,11 @@ impl Following {
             self.report.store_seconds = Some(began.elapsed().as_micros() as f64 / 1e6);
         }
         match found {
+            // A member without a quorum may have an older text than this node runs.
+            Ok(Some(seen)) if seen.is_stale => {
+                let what = "no quorum confirms the configuration";
+                self.fail(&StoreError::new(Fault::Away, &self.place, what));
+            }
             Ok(Some(seen)) => {
                 self.settle();
                 self.next_look = Instant::now() + seen.again;

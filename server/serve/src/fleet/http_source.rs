@@ -99,6 +99,7 @@ impl HttpSource {
             revision: Revision::of(&text),
             text,
             modified: known.map_or_else(SystemTime::now, |seen| seen.modified),
+            is_stale: false,
             again,
         };
         let condition = |from: HeaderName, to: HeaderName| {

@@ -16,6 +16,8 @@ pub struct Seen {
     pub revision: Revision,
     /// When it was written, by the clock of the place.
     pub modified: SystemTime,
+    /// Whether it may be older than the last write, because no quorum has confirmed it.
+    pub is_stale: bool,
     /// After what time it is to be read again, even if no change is announced.
     pub again: Duration,
 }

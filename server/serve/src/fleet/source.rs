@@ -62,17 +62,15 @@ fn read_store(
     layout: &Layout,
     node: Option<&str>,
 ) -> Result<Option<Seen>, StoreError> {
-    // A member without a quorum may have an older text than this node runs.
-    let mut found = store
-        .load_latest(&[&layout.text, &layout.canary])?
-        .into_iter();
+    let stale_before = store.statistics().stale_reads;
+    let mut found = store.load(&[&layout.text, &layout.canary])?.into_iter();
     let (mut value, canary) = (found.next().flatten(), found.next().flatten());
     // A canary that cannot be read has no nodes.
     let canary = canary.and_then(|canary| serde_json::from_slice::<Canary>(&canary.bytes).ok());
     let canary = canary
         .filter(|canary| node.is_some_and(|node| canary.nodes.iter().any(|chosen| chosen == node)));
     if let Some(key) = canary.and_then(|canary| Key::new(canary.text).ok()) {
-        let text = store.load_latest(&[&key])?.pop().flatten();
+        let text = store.load(&[&key])?.pop().flatten();
         // If it is gone, the push has ended since.
         value = text.or(value);
     }
@@ -82,6 +80,7 @@ fn read_store(
         revision: Revision::of(&text),
         text,
         modified: value.modified,
+        is_stale: store.statistics().stale_reads > stale_before,
         again: REPORT_PERIOD,
     }))
 }

@@ -1,5 +1,6 @@
 //! Nodes and pushes on a store in memory.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -8,7 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 use sluice_observe::log::{Level, Log};
 use sluice_observe::sources::{ConfigSource, ConfigSourceStanding};
 use sluice_store::memory::MemoryStore;
-use sluice_store::{Fault, Guard, Key, Store, Write};
+use sluice_store::{
+    Entry, Fault, Guard, Key, Lease, Reach, Statistics, Store, StoreError, Value, Watch, Write,
+};
 
 use super::*;
 
@@ -531,17 +534,73 @@ fn foreign_values_under_our_keys_are_skipped() {
     assert_eq!(fleet.canary, None);
 }
 
+/// A store that may have lost its quorum: it then returns texts that nobody confirms.
+#[derive(Clone, Debug)]
+struct Minority {
+    store: MemoryStore,
+    is_cut_off: Arc<AtomicBool>,
+    stale_reads: Arc<AtomicU64>,
+}
+
+impl Store for Minority {
+    fn place(&self) -> &str {
+        self.store.place()
+    }
+
+    fn load(&self, keys: &[&Key]) -> Result<Vec<Option<Value>>, StoreError> {
+        if self.is_cut_off.load(Ordering::Acquire) {
+            self.stale_reads.fetch_add(1, Ordering::AcqRel);
+        }
+        self.store.load(keys)
+    }
+
+    fn save(&self, writes: &[Write<'_>], guard: Guard<'_>) -> Result<(), StoreError> {
+        self.store.save(writes, guard)
+    }
+
+    fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        self.store.list(prefix, reach)
+    }
+
+    fn lease(&self, name: &str, timeout: Duration) -> Result<Lease, StoreError> {
+        self.store.lease(name, timeout)
+    }
+
+    fn break_lease(&self, name: &str) -> Result<bool, StoreError> {
+        self.store.break_lease(name)
+    }
+
+    fn leases(&self) -> Result<Vec<String>, StoreError> {
+        self.store.leases()
+    }
+
+    fn watch(&self, prefix: &Key) -> Result<Box<dyn Watch>, StoreError> {
+        self.store.watch(prefix)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics {
+            stale_reads: self.stale_reads.load(Ordering::Acquire),
+            ..Statistics::default()
+        }
+    }
+}
+
 #[test]
 fn an_old_text_that_no_quorum_confirms_is_not_taken() {
-    let store = MemoryStore::new();
-    put(&store, "b");
+    let store = Minority {
+        store: MemoryStore::new(),
+        is_cut_off: Arc::default(),
+        stale_reads: Arc::default(),
+    };
+    put(&store.store, "b");
     let node = TestNode::start_with(&store, "n", "b", |_| true);
     wait("contact", || node.standing().is_reachable);
-    store.lose_quorum(true);
-    put(&store, "a");
+    store.is_cut_off.store(true, Ordering::Release);
+    put(&store.store, "a");
     wait("the failure", || node.standing().failures > 0);
     assert_eq!(node.running(), "b");
-    store.lose_quorum(false);
+    store.is_cut_off.store(false, Ordering::Release);
     assert_eq!(node.next_offered(), "a", "now it is confirmed");
 }
 
