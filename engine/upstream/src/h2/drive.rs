@@ -11,7 +11,7 @@ use sluice_wire::h2::{ClientEvent, ErrorCode, Side};
 
 use super::mux::{Gone, Mux, WaitsFor};
 use crate::pool::Pool;
-use crate::streams::{Shared, Streams};
+use crate::streams::Shared;
 use sluice_net::ConnectionSlot;
 use sluice_net::limits::{LINGER, TURNS_MAX};
 use sluice_net::stream::Stream;
@@ -94,7 +94,7 @@ impl Drive {
                 return Poll::Ready(());
             }
             if !has_received && !has_sent {
-                self.mux.sleep(cx.waker());
+                self.mux.membership.sleep(cx.waker());
                 if self.poll_time(cx).is_pending() {
                     return Poll::Pending;
                 }
@@ -270,7 +270,7 @@ impl Drive {
         if waits != self.waits {
             self.waits = waits;
             let clock = &self.mux.worker.clock;
-            let options = self.mux.endpoint().options();
+            let options = self.mux.membership.endpoint().options();
             match waits {
                 Waits::Nothing => self.timer.clear(),
                 Waits::Begin => self.timer.set(clock, options.timeouts.dial),

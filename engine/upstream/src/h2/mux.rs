@@ -2,7 +2,7 @@
 //! the codec and the socket.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -12,9 +12,8 @@ use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
 
 use crate::endpoint::Endpoint;
 use crate::limits::INTERIM_MAX;
-use crate::streams::{Found, Lost, Shared, Sharing, Shelf, Streams, Taken, is_spare};
+use crate::streams::{Found, Lost, Membership, Shared, Sharing, Shelf, Streams, Taken};
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
-use sluice_net::gate::Pass;
 use sluice_net::worker::Worker;
 
 /// With less room than this in the output, a stream waits instead of sending a tiny DATA frame.
@@ -23,24 +22,16 @@ const FRAME_BYTES_MIN: usize = 256;
 /// A connection as its calls see it.
 pub struct Mux {
     pub(super) worker: Rc<Worker>,
-    endpoint: Arc<Endpoint>,
+    pub(super) membership: Membership<Mux>,
     /// The codec. Never borrowed across an await point.
     pub(super) client: RefCell<Client>,
-    number: u64,
-    sharing: Sharing,
-    shelf: Weak<Shelf<Mux>>,
     stage: Cell<Stage>,
     /// The stream in each slot; unused slots are empty.
     slots: RefCell<Vec<Slot>>,
-    open: Cell<usize>,
     /// Bytes written to the socket.
     written: Cell<u64>,
     /// The slot that is woken first when there is room.
     turn: Cell<usize>,
-    /// The driver task, while it sleeps.
-    driver: Cell<Option<Waker>>,
-    /// Its permit of the upstream's concurrency limit, while it is in use.
-    permit: Cell<Option<Pass>>,
 }
 
 /// The state of a connection.
@@ -150,11 +141,11 @@ impl Lost for Gone {
 
 impl Shared for Mux {
     fn number(&self) -> u64 {
-        self.number
+        self.membership.number()
     }
 
     fn open_streams(&self) -> usize {
-        self.open.get()
+        self.membership.open_streams()
     }
 
     /// Before the upstream's limit on concurrent streams is known, it gets only one request: others might be refused.
@@ -176,9 +167,9 @@ impl Shared for Mux {
     fn retire(&self) {
         if !self.is_retired() {
             self.stage.set(Stage::Retired);
-            self.leave_shelf();
+            self.membership.leave(self);
         }
-        self.wake_driver();
+        self.membership.wake_driver();
     }
 }
 
@@ -186,30 +177,13 @@ impl Streams for Mux {
     type Id = StreamId;
     type Gone = Gone;
 
-    fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
-    }
-
-    fn hold(&self, permit: Option<Pass>) {
-        if permit.is_some() {
-            self.permit.set(permit);
-        }
-    }
-
-    fn note_idle(&self) {
-        if self.open.get() == 0 {
-            self.permit.take();
-            let keep_alive = self.endpoint.options().keep_alive;
-            if is_spare(self.shelf.upgrade(), keep_alive, self.sharing) {
-                self.retire();
-            }
-        }
-        self.wake_driver();
+    fn membership(&self) -> &Membership<Mux> {
+        &self.membership
     }
 
     fn open(&self, head: &RequestHead, framing: BodyFraming, end: End) -> Option<StreamId> {
         let begins_at = self.written.get() + self.prepare_output() as u64;
-        let is_https = self.endpoint.options().tls.is_some();
+        let is_https = self.membership.endpoint().options().tls.is_some();
         let opened = self.client.borrow_mut().open(head, is_https, framing, end);
         let id = opened.ok()?;
         if self.stage.get() == Stage::New {
@@ -224,8 +198,8 @@ impl Streams for Mux {
             begins_at,
             ..Slot::default()
         };
-        self.open.set(self.open.get() + 1);
-        self.wake_driver();
+        self.membership.begin();
+        self.membership.wake_driver();
         Some(id)
     }
 
@@ -235,11 +209,7 @@ impl Streams for Mux {
         };
         self.worker.buffers.give_back(slot.inbound);
         self.client.borrow_mut().release(id);
-        self.open.set(self.open.get() - 1);
-        self.note_idle();
-        if let Some(shelf) = self.shelf.upgrade() {
-            shelf.note_ended();
-        }
+        self.membership.end(self);
     }
 
     fn was_sent(&self, id: StreamId) -> bool {
@@ -305,7 +275,7 @@ impl Streams for Mux {
         client.consumed(id, count);
         if !client.output().is_empty() {
             drop(client);
-            self.wake_driver();
+            self.membership.wake_driver();
         }
     }
 
@@ -335,14 +305,14 @@ impl Streams for Mux {
 
     fn send_data(&self, id: StreamId, data: &[u8], end: End) -> Option<usize> {
         let sent = self.client.borrow_mut().send_data(id, data, end);
-        self.wake_driver();
+        self.membership.wake_driver();
         sent.ok()
     }
 
     fn send_trailers(&self, id: StreamId, fields: &Fields) {
         // If the stream is gone, the reader of the response notices.
         let _ = self.client.borrow_mut().send_trailers(id, fields);
-        self.wake_driver();
+        self.membership.wake_driver();
     }
 }
 
@@ -356,17 +326,11 @@ impl Mux {
         Mux {
             worker: worker.clone(),
             client: RefCell::new(Client::new(&endpoint.options().h2)),
-            endpoint: endpoint.clone(),
-            number: shelf.take_number(),
-            sharing,
-            shelf: Rc::downgrade(shelf),
+            membership: Membership::new(endpoint, shelf, sharing),
             stage: Cell::new(Stage::New),
             slots: RefCell::default(),
-            open: Cell::new(0),
             written: Cell::new(0),
             turn: Cell::new(0),
-            driver: Cell::default(),
-            permit: Cell::default(),
         }
     }
 
@@ -380,15 +344,9 @@ impl Mux {
         if self.is_beginning() {
             self.stage.set(Stage::Open);
         }
-        let free = self.client.borrow().streams_free() + self.open.get();
-        if let Some(shelf) = self.shelf.upgrade() {
+        let free = self.client.borrow().streams_free() + self.open_streams();
+        if let Some(shelf) = self.membership.shelf() {
             shelf.note_streams(free);
-        }
-    }
-
-    fn leave_shelf(&self) {
-        if let Some(shelf) = self.shelf.upgrade() {
-            shelf.remove(self);
         }
     }
 
@@ -400,18 +358,6 @@ impl Mux {
             *output = self.worker.buffers.large();
         }
         output.len()
-    }
-
-    /// Wakes the driver to send pending output.
-    pub(super) fn wake_driver(&self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
-        }
-    }
-
-    /// Stores the waker of the driver, which is about to sleep.
-    pub(super) fn sleep(&self, driver: &Waker) {
-        self.driver.set(Some(driver.clone()));
     }
 
     /// Counts bytes written to the socket.
@@ -483,7 +429,7 @@ impl Mux {
     /// The connection is gone, and all streams with it.
     pub(super) fn lose_all(&self, gone: Gone) {
         if self.stage.replace(Stage::Over) != Stage::Over {
-            self.leave_shelf();
+            self.membership.leave(self);
         }
         let count = {
             let mut slots = self.slots.borrow_mut();
@@ -504,7 +450,7 @@ impl Mux {
 
     /// Whether the output has room for a DATA frame of reasonable size.
     pub(super) fn has_output_room(&self) -> bool {
-        let room_max = self.endpoint.options().h2.output_bytes_max;
+        let room_max = self.membership.endpoint().options().h2.output_bytes_max;
         let room = room_max.saturating_sub(self.client.borrow_mut().output().len());
         room > FRAME_BYTES_MIN
     }

@@ -15,7 +15,7 @@ use super::failures::Gone;
 use super::mux::{Mux, Stage};
 use super::packets::Packets;
 use crate::limits::QUIC_RESTS_PER_COUNT;
-use crate::streams::{Shared, Streams};
+use crate::streams::Shared;
 use sluice_net::ConnectionSlot;
 use sluice_net::limits::TURNS_MAX;
 use sluice_net::timer::Timer;
@@ -85,7 +85,7 @@ impl Drive {
             }
             if !(has_moved || has_heeded || has_written || has_changed) {
                 self.rest();
-                self.mux.sleep(cx.waker());
+                self.mux.membership.sleep(cx.waker());
                 if self.poll_time(cx).is_pending() {
                     return Poll::Pending;
                 }
@@ -211,7 +211,7 @@ impl Drive {
                 Waits::Idle => {
                     self.count();
                     self.mux.shrink();
-                    let keep_alive = self.mux.endpoint().options().keep_alive;
+                    let keep_alive = self.mux.membership.endpoint().options().keep_alive;
                     let clock = &self.mux.worker.clock;
                     self.timer.set(clock, keep_alive.idle_timeout());
                 }

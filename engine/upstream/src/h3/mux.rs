@@ -2,7 +2,7 @@
 //! data from QUIC themselves, which returns window to the upstream. `drive` moves packets, `streams` implements the calls.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
@@ -18,25 +18,20 @@ use crate::limits::{
     HTTP3_CONTROL_FRAME_BYTES_MAX, HTTP3_GLITCH_POINTS_MAX, HTTP3_PIECE_BYTES_MAX,
     HTTP3_STREAMS_MAX,
 };
-use crate::streams::{Shared, Sharing, Shelf};
-use sluice_net::gate::Pass;
+use crate::streams::{Membership, Shared, Sharing, Shelf};
 use sluice_net::worker::Worker;
 
 /// A connection as its calls see it.
 pub struct Mux {
     pub(super) worker: Rc<Worker>,
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) membership: Membership<Mux>,
     /// QUIC. Never borrowed across an await point.
     pub(super) quic: RefCell<Connection>,
     pub(super) limits: Limits,
     pub(super) heads: RefCell<HeadReader>,
     pub(super) writer: RefCell<HeadWriter>,
-    number: u64,
-    pub(super) sharing: Sharing,
-    pub(super) shelf: Weak<Shelf<Mux>>,
     pub(super) stage: Cell<Stage>,
     slots: RefCell<Vec<Slot>>,
-    pub(super) open: Cell<usize>,
     /// The stream of the next request. Only opening it shows whether the upstream allows one more, and the upstream notices
     /// nothing until something is sent on it.
     pub(super) spare: Cell<Option<StreamId>>,
@@ -47,10 +42,6 @@ pub struct Mux {
     budget: RefCell<Budget>,
     /// Why the connection has to be closed, if it has.
     fault: Cell<Option<Code>>,
-    /// The driver task, while it sleeps.
-    driver: Cell<Option<Waker>>,
-    /// Its permit of the upstream's concurrency limit, while it is in use.
-    pub(super) permit: Cell<Option<Pass>>,
 }
 
 /// The state of a connection.
@@ -141,15 +132,15 @@ pub(super) enum Received {
 
 impl Shared for Mux {
     fn number(&self) -> u64 {
-        self.number
+        self.membership.number()
     }
 
     fn open_streams(&self) -> usize {
-        self.open.get()
+        self.membership.open_streams()
     }
 
     fn has_room(&self) -> bool {
-        !self.is_retired() && self.open.get() < HTTP3_STREAMS_MAX && self.has_spare()
+        !self.is_retired() && self.open_streams() < HTTP3_STREAMS_MAX && self.has_spare()
     }
 
     /// Never: the handshake says how many streams there may be.
@@ -160,9 +151,9 @@ impl Shared for Mux {
     fn retire(&self) {
         if !self.is_retired() {
             self.stage.set(Stage::Retired);
-            self.leave_shelf();
+            self.membership.leave(self);
         }
-        self.wake_driver();
+        self.membership.wake_driver();
     }
 }
 
@@ -185,36 +176,24 @@ impl Mux {
         let decoder = qpack::Decoder::new(&limits);
         Mux {
             worker: worker.clone(),
-            endpoint: endpoint.clone(),
+            membership: Membership::new(endpoint, shelf, sharing),
             quic: RefCell::new(quic),
             heads: RefCell::new(HeadReader::new(decoder, heads.heads(), false)),
             limits,
             writer: RefCell::default(),
-            number: shelf.take_number(),
-            sharing,
-            shelf: Rc::downgrade(shelf),
             stage: Cell::new(Stage::New),
             slots: RefCell::default(),
-            open: Cell::new(0),
             spare: Cell::default(),
             is_exhausted: Cell::new(false),
             sent: Cell::new(0),
             budget: RefCell::new(Budget::new(HTTP3_GLITCH_POINTS_MAX)),
             fault: Cell::default(),
-            driver: Cell::default(),
-            permit: Cell::default(),
         }
     }
 
     /// Whether it accepts no more streams.
     pub(super) fn is_retired(&self) -> bool {
         matches!(self.stage.get(), Stage::Retired | Stage::Over)
-    }
-
-    pub(super) fn leave_shelf(&self) {
-        if let Some(shelf) = self.shelf.upgrade() {
-            shelf.remove(self);
-        }
     }
 
     /// Whether there is a stream for one more request.
@@ -224,9 +203,9 @@ impl Mux {
             self.spare.set(opened);
             if opened.is_none()
                 && !self.is_exhausted.replace(true)
-                && let Some(shelf) = self.shelf.upgrade()
+                && let Some(shelf) = self.membership.shelf()
             {
-                shelf.note_streams(self.open.get());
+                shelf.note_streams(self.open_streams());
             }
         }
         self.spare.get().is_some()
@@ -235,21 +214,9 @@ impl Mux {
     /// The upstream allows further streams.
     pub(super) fn note_available(&self) {
         self.is_exhausted.set(false);
-        if let Some(shelf) = self.shelf.upgrade() {
+        if let Some(shelf) = self.membership.shelf() {
             shelf.note_room();
         }
-    }
-
-    /// Wakes the driver to send packets.
-    pub(super) fn wake_driver(&self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
-        }
-    }
-
-    /// Stores the waker of the driver, which is about to sleep.
-    pub(super) fn sleep(&self, driver: &Waker) {
-        self.driver.set(Some(driver.clone()));
     }
 
     /// The upstream broke a rule that ends the connection.
@@ -257,7 +224,7 @@ impl Mux {
         if self.fault.get().is_none() {
             self.fault.set(Some(code));
         }
-        self.wake_driver();
+        self.membership.wake_driver();
     }
 
     /// Why the connection has to be closed; returned once.
@@ -301,7 +268,7 @@ impl Mux {
             Some(known) => *known = fresh,
             None => slots.push(fresh),
         }
-        self.open.set(self.open.get() + 1);
+        self.membership.begin();
         Place { id, slot }
     }
 
@@ -362,7 +329,7 @@ impl Mux {
             self.stage.replace(Stage::Over),
             Stage::Retired | Stage::Over
         ) {
-            self.leave_shelf();
+            self.membership.leave(self);
         }
         self.lose(gone, |_| true);
     }
@@ -403,7 +370,7 @@ impl Mux {
         };
         if chunks.finalize().should_transmit() {
             drop(quic);
-            self.wake_driver();
+            self.membership.wake_driver();
         }
         received
     }
@@ -441,7 +408,7 @@ impl Mux {
         let _ = quic.send_stream(id).reset(code);
         let _ = quic.recv_stream(id).stop(code);
         drop(quic);
-        self.wake_driver();
+        self.membership.wake_driver();
     }
 
     /// Sends STOP_SENDING on a stream that means nothing to us.

@@ -1,6 +1,5 @@
 //! A connection as its calls use it: requests into QUIC's streams, responses out of them.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -11,10 +10,8 @@ use sluice_wire::sections::{End, HeadFault};
 
 use super::failures::Gone;
 use super::mux::{Mux, Place, Received, Request, Response, Slot, Stage};
-use crate::endpoint::Endpoint;
 use crate::limits::{HTTP3_PIECE_BYTES_MAX, INTERIM_MAX};
-use crate::streams::{Found, Shared, Streams, Taken, is_spare};
-use sluice_net::gate::Pass;
+use crate::streams::{Found, Membership, Shared, Streams, Taken};
 
 /// The head of a DATA frame: its kind, and a length of up to 4 bytes.
 const FRAME_HEAD_BYTES: usize = 5;
@@ -23,28 +20,15 @@ impl Streams for Mux {
     type Id = Place;
     type Gone = Gone;
 
-    fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
-    }
-
-    fn hold(&self, permit: Option<Pass>) {
-        if permit.is_some() {
-            self.permit.set(permit);
-        }
+    fn membership(&self) -> &Membership<Mux> {
+        &self.membership
     }
 
     fn note_idle(&self) {
         if self.stage.get() == Stage::New {
             self.stage.set(Stage::Open);
         }
-        if self.open.get() == 0 {
-            self.permit.take();
-            let keep_alive = self.endpoint.options().keep_alive;
-            if is_spare(self.shelf.upgrade(), keep_alive, self.sharing) {
-                self.retire();
-            }
-        }
-        self.wake_driver();
+        self.membership.rest(self);
     }
 
     fn open(&self, head: &RequestHead, framing: BodyFraming, end: End) -> Option<Place> {
@@ -64,7 +48,7 @@ impl Streams for Mux {
             }
             self.flush(place.id, slot);
         });
-        self.wake_driver();
+        self.membership.wake_driver();
         Some(place)
     }
 
@@ -76,7 +60,6 @@ impl Streams for Mux {
         });
         let Some(slot) = released else { return };
         self.worker.buffers.give_back(slot.inbound);
-        self.open.set(self.open.get() - 1);
         let is_sent = matches!(slot.request, Request::Ended | Request::Unwanted);
         match slot.response {
             Response::Whole if is_sent => self.refund(),
@@ -85,10 +68,7 @@ impl Streams for Mux {
                 self.reset(place.id, Code::REQUEST_CANCELLED);
             }
         }
-        self.note_idle();
-        if let Some(shelf) = self.shelf.upgrade() {
-            shelf.note_ended();
-        }
+        self.membership.end(self);
     }
 
     fn was_sent(&self, place: Place) -> bool {
@@ -182,7 +162,7 @@ impl Streams for Mux {
             self.flush(place.id, slot);
             Some(count)
         });
-        self.wake_driver();
+        self.membership.wake_driver();
         sent.flatten()
     }
 
@@ -196,7 +176,7 @@ impl Streams for Mux {
                 self.flush(place.id, slot);
             }
         });
-        self.wake_driver();
+        self.membership.wake_driver();
     }
 }
 

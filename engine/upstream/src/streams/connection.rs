@@ -9,21 +9,12 @@ use sluice_message::{Fields, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::sections::End;
 
+use super::membership::{Membership, Sharing};
 use super::shared_pool::{Shared, Shelf};
-use crate::endpoint::{Endpoint, KeepAlive};
+use crate::endpoint::Endpoint;
 use crate::link::Link;
 use sluice_net::failure::Failure;
-use sluice_net::gate::Pass;
 use sluice_net::worker::Worker;
-
-/// Which calls may use a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// All calls to the upstream.
-    All,
-    /// A single call.
-    Alone,
-}
 
 /// The result of waiting for a response head.
 pub enum Found<G> {
@@ -71,14 +62,13 @@ pub trait Streams: Shared + Sized + 'static {
     /// Why a stream is gone.
     type Gone: Lost;
 
-    /// The upstream.
-    fn endpoint(&self) -> &Arc<Endpoint>;
+    /// What it has in common with those of the other protocol.
+    fn membership(&self) -> &Membership<Self>;
 
-    /// Holds a permit of the upstream's concurrency limit while the connection is in use.
-    fn hold(&self, permit: Option<Pass>);
-
-    /// Handles the end of a stream, which may have been the last one.
-    fn note_idle(&self);
+    /// No call uses a stream that was reserved, which may have been the only one.
+    fn note_idle(&self) {
+        self.membership().rest(self);
+    }
 
     /// Opens a stream for a request, which may end with its head; `None` if the connection accepts no more.
     fn open(&self, head: &RequestHead, framing: BodyFraming, end: End) -> Option<Self::Id>;
@@ -140,19 +130,4 @@ pub trait Dials: Streams {
         shelf: &Rc<Shelf<Self>>,
         sharing: Sharing,
     ) -> impl Future<Output = Result<Dialled<Self>, Failure>>;
-}
-
-/// Whether a connection without streams is one too many.
-pub fn is_spare<C: Shared>(
-    shelf: Option<Rc<Shelf<C>>>,
-    keep_alive: KeepAlive,
-    sharing: Sharing,
-) -> bool {
-    match (sharing, keep_alive) {
-        (Sharing::Alone, _) => true,
-        (Sharing::All, KeepAlive::Keep { idle_max, .. }) => {
-            shelf.is_some_and(|shelf| shelf.idle() > idle_max)
-        }
-        (Sharing::All, KeepAlive::Off | KeepAlive::Briefly(_)) => false,
-    }
 }

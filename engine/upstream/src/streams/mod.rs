@@ -4,13 +4,15 @@
 mod body;
 mod call;
 mod connection;
+mod membership;
 mod obtain;
 mod reserved_stream;
 mod shared_pool;
 mod upload;
 
 pub use call::StreamCall;
-pub use connection::{Dialled, Dials, Found, Lost, Sharing, Streams, Taken, is_spare};
+pub use connection::{Dialled, Dials, Found, Lost, Streams, Taken};
+pub use membership::{Membership, Sharing};
 pub(crate) use obtain::{obtain, take};
 pub use reserved_stream::Seat;
 pub use shared_pool::{Shared, Shelf};

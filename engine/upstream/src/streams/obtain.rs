@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::connection::{Dialled, Dials, Sharing, Streams};
+use super::connection::{Dialled, Dials, Streams};
+use super::membership::Sharing;
 use super::reserved_stream::Seat;
 use super::shared_pool::Shelf;
 use crate::call_transport::{Carrier, Wanted};

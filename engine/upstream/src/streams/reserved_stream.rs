@@ -38,7 +38,7 @@ impl<C: Streams> Seat<C> {
 
     /// The upstream.
     pub(super) fn endpoint(&self) -> &Arc<Endpoint> {
-        self.mux.endpoint()
+        self.mux.membership().endpoint()
     }
 
     /// Starts the request with `head`. If the connection no longer accepts it, the call reports that.
@@ -63,7 +63,7 @@ impl<C: Streams> Seat<C> {
 
     /// Holds a permit of the upstream's concurrency limit while the connection is in use.
     pub(crate) fn hold(&self, permit: Option<Pass>) {
-        self.mux.hold(permit);
+        self.mux.membership().hold(permit);
     }
 }
 
