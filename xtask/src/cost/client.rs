@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::kinds::{Kind, Protocol};
+use super::lab;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -35,26 +36,10 @@ pub fn send(lab: &Path, port: u16, kind: &Kind, count: u32) -> io::Result<()> {
 
 /// All on one connection. Another one carries a single request before, by which the lab sees that the server is there.
 fn h3(lab: &Path, port: u16, kind: &Kind, count: u32) -> io::Result<()> {
-    let mut words = kind.request.split(' ');
-    let (method, path) = (words.next(), words.next());
-    let output = Command::new(lab)
-        .args(["hit", "--h3", "--insecure", "--connections", "1"])
-        .args(["--threads", "1", "--expect-status", "200"])
-        .args(["--method", method.unwrap_or("GET")])
-        .args(["--verify", &format!("len:{}", kind.response_body)])
-        .args(["--requests", &count.to_string(), "--fail", "errors>0%"])
-        .arg(format!("https://localhost:{port}{}", path.unwrap_or("/")))
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| io::Error::other(format!("{}: {error}", lab.display())))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(unexpected(&format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ))),
-    }
+    let length = format!("len:{}", kind.response_body);
+    let verified = ["--expect-status", "200", "--verify", &length];
+    let more = [&["--h3", "--insecure", "-c", "1", "-t", "1"][..], &verified].concat();
+    lab::hit(lab, kind, port, count, &more).map_err(io::Error::other)
 }
 
 fn connect(port: u16) -> io::Result<TcpStream> {

@@ -1,6 +1,10 @@
 //! The load generator of the lab for kinds of requests: many connections at once.
 
+use std::path::Path;
+use std::process::Command;
+
 use super::kinds::{Kind, Protocol};
+use crate::python::output;
 
 /// Concurrent connections: enough that the server finds several ready each time that it looks.
 const CONNECTIONS: u32 = 50;
@@ -8,8 +12,32 @@ const CONNECTIONS: u32 = 50;
 /// How many times as many requests as are counted.
 const TIMES: u32 = 10;
 
+/// Sends `count` requests of a kind by the program `lab`, with further arguments of its command `hit`.
+///
+/// # Errors
+/// The program cannot be started, or a request failed: the last line of what it printed.
+pub fn hit(lab: &Path, kind: &Kind, port: u16, count: u32, more: &[&str]) -> Result<(), String> {
+    run(lab, &command(kind, port, count, more))
+}
+
+/// Sends the requests of each load of a kind.
+///
+/// # Errors
+/// As of [`hit`].
+pub fn load(lab: &Path, kind: &Kind, port: u16) -> Result<(), String> {
+    arguments(kind, port)
+        .iter()
+        .try_for_each(|arguments| run(lab, arguments))
+}
+
+fn run(lab: &Path, arguments: &[String]) -> Result<(), String> {
+    output(Command::new(lab).args(arguments))
+        .map(drop)
+        .map_err(|error| format!("{} {arguments:?}: {error}", lab.display()))
+}
+
 /// The arguments of `sluice-lab` for each load of a kind.
-pub fn arguments(kind: &Kind, port: u16) -> Vec<Vec<String>> {
+fn arguments(kind: &Kind, port: u16) -> Vec<Vec<String>> {
     let variants: &[&[&str]] = match kind.protocol {
         Protocol::Kept => &[&[]],
         Protocol::Single => &[&["--close"]],
@@ -21,16 +49,21 @@ pub fn arguments(kind: &Kind, port: u16) -> Vec<Vec<String>> {
         Protocol::H2c => &[&["--h2"], &["--h2", "--depth", "10"]],
         Protocol::H3 => &[&["--insecure", "--h3"]],
     };
-    let count = (kind.requests * TIMES).to_string();
     let connections = CONNECTIONS.to_string();
     let of = |variant: &&[&str]| {
-        let (url, mut arguments) = request(kind, port);
-        let fixed = ["-n", &count, "-c", &connections, "--fail", "errors>0%"];
-        arguments.splice(0..0, ["hit".to_owned(), url]);
-        arguments.extend(fixed.iter().chain(*variant).map(|word| (*word).to_owned()));
-        arguments
+        let more = [&["-c", &connections][..], variant].concat();
+        command(kind, port, kind.requests * TIMES, &more)
     };
     variants.iter().map(of).collect()
+}
+
+fn command(kind: &Kind, port: u16, count: u32, more: &[&str]) -> Vec<String> {
+    let (url, request) = request(kind, port);
+    let count = count.to_string();
+    let fixed = ["-n", &count, "--fail", "errors>0%"];
+    let after = fixed.iter().chain(more).map(|word| (*word).to_owned());
+    let before = ["hit".to_owned(), url].into_iter().chain(request);
+    before.chain(after).collect()
 }
 
 /// The URL of a request, and the arguments for its method, fields and body.

@@ -12,7 +12,6 @@ mod upstream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::python::output;
 use callgrind::Counts;
 use figures::Figures;
 use kinds::{KINDS, Kind, TAUGHT};
@@ -140,10 +139,8 @@ pub fn train(
             profiles: profiles.to_owned(),
         };
         let server = Server::start(program, &folder.join(kind.name), kind, upstream, &under)?;
-        for arguments in lab::arguments(kind, server.port()) {
-            output(Command::new(generator).args(&arguments))
-                .map_err(|error| format!("{}: sluice-lab {arguments:?}: {error}", kind.name))?;
-        }
+        lab::load(generator, kind, server.port())
+            .map_err(|error| format!("{}: {error}", kind.name))?;
         server.stop()?;
     }
     Ok(())
