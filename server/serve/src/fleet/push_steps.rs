@@ -279,11 +279,13 @@ impl<'a> Steps<'a> {
 
     /// Waits for a change of a report.
     fn pause(&mut self) {
-        if self.watch.is_none() {
-            self.watch = self.store.watch(self.layout.nodes()).ok();
-        }
         let Some(watch) = &mut self.watch else {
-            return thread::sleep(PUSH_LOOK);
+            match self.store.watch(self.layout.nodes()) {
+                // It does not tell of what was written before it: the caller has to look again.
+                Ok(watch) => self.watch = Some(watch),
+                Err(_) => thread::sleep(PUSH_LOOK),
+            }
+            return;
         };
         if watch.next(PUSH_LOOK).is_err() {
             self.watch = None;

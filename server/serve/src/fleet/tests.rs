@@ -10,7 +10,8 @@ use sluice_observe::log::{Level, Log};
 use sluice_observe::sources::{ConfigSource, ConfigSourceStanding};
 use sluice_store::memory::MemoryStore;
 use sluice_store::{
-    Entry, Fault, Guard, Key, Lease, Reach, Statistics, Store, StoreError, Value, Watch, Write,
+    Change, Entry, Fault, Guard, Key, Lease, Reach, Statistics, Store, StoreError, Value, Watch,
+    Write,
 };
 
 use super::*;
@@ -534,15 +535,35 @@ fn foreign_values_under_our_keys_are_skipped() {
     assert_eq!(fleet.canary, None);
 }
 
-/// A store that may have lost its quorum: it then returns texts that nobody confirms.
-#[derive(Clone, Debug)]
-struct Minority {
+/// A store that may have lost its quorum: it then returns texts that nobody confirms. It also counts how often somebody
+/// waits for changes of which a watch does not tell.
+#[derive(Clone, Debug, Default)]
+struct Probe {
     store: MemoryStore,
     is_cut_off: Arc<AtomicBool>,
     stale_reads: Arc<AtomicU64>,
+    /// A watch has begun, and nothing was listed since.
+    is_unread: Arc<AtomicBool>,
+    watches: Arc<AtomicU64>,
+    blind_waits: Arc<AtomicU64>,
 }
 
-impl Store for Minority {
+/// A watch of a [`Probe`].
+struct ProbeWatch {
+    watch: Box<dyn Watch>,
+    probe: Probe,
+}
+
+impl Watch for ProbeWatch {
+    fn next(&mut self, timeout: Duration) -> Result<Vec<Change>, StoreError> {
+        if self.probe.is_unread.load(Ordering::Acquire) {
+            self.probe.blind_waits.fetch_add(1, Ordering::AcqRel);
+        }
+        self.watch.next(timeout)
+    }
+}
+
+impl Store for Probe {
     fn place(&self) -> &str {
         self.store.place()
     }
@@ -559,6 +580,7 @@ impl Store for Minority {
     }
 
     fn list(&self, prefix: &Key, reach: Reach) -> Result<Vec<Entry>, StoreError> {
+        self.is_unread.store(false, Ordering::Release);
         self.store.list(prefix, reach)
     }
 
@@ -575,7 +597,13 @@ impl Store for Minority {
     }
 
     fn watch(&self, prefix: &Key) -> Result<Box<dyn Watch>, StoreError> {
-        self.store.watch(prefix)
+        let watch = self.store.watch(prefix)?;
+        self.is_unread.store(true, Ordering::Release);
+        self.watches.fetch_add(1, Ordering::AcqRel);
+        Ok(Box::new(ProbeWatch {
+            watch,
+            probe: self.clone(),
+        }))
     }
 
     fn statistics(&self) -> Statistics {
@@ -588,11 +616,7 @@ impl Store for Minority {
 
 #[test]
 fn an_old_text_that_no_quorum_confirms_is_not_taken() {
-    let store = Minority {
-        store: MemoryStore::new(),
-        is_cut_off: Arc::default(),
-        stale_reads: Arc::default(),
-    };
+    let store = Probe::default();
     put(&store.store, "b");
     let node = TestNode::start_with(&store, "n", "b", |_| true);
     wait("contact", || node.standing().is_reachable);
@@ -602,6 +626,37 @@ fn an_old_text_that_no_quorum_confirms_is_not_taken() {
     assert_eq!(node.running(), "b");
     store.is_cut_off.store(false, Ordering::Release);
     assert_eq!(node.next_offered(), "a", "now it is confirmed");
+}
+
+#[test]
+fn a_push_reads_the_verdicts_again_once_it_watches_them() {
+    let store = Probe::default();
+    // The nodes use the store itself: only the push is observed.
+    let nodes = fleet(&store.store, 2, "a");
+    // They answer once the push waits for them: it has looked before.
+    let answers = TestNode::start_with(&store.store, "slow", "a", {
+        let watches = store.watches.clone();
+        move |text| {
+            if text == "b" {
+                wait("the push", || watches.load(Ordering::Acquire) > 0);
+            }
+            true
+        }
+    });
+    wait("the slow node", || {
+        let fleet = Fleet::read(&store.store, &layout()).unwrap();
+        fleet.living().count() == 3
+    });
+    let checked = check(&store, &layout()).unwrap();
+    let done = push(&store, &layout(), &checked, &proposal("b"), &mut |_, _| {}).unwrap();
+    assert_eq!(done.outcome, PushOutcome::Done);
+    assert_eq!(store.watches.load(Ordering::Acquire), 1);
+    assert_eq!(
+        store.blind_waits.load(Ordering::Acquire),
+        0,
+        "what was written before a watch is only seen by another look"
+    );
+    drop((nodes, answers));
 }
 
 #[test]
