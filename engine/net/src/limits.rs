@@ -19,6 +19,14 @@ pub const READ_BUFFER_BYTES: usize = 16 * 1024;
 /// that ten thousand slow clients stay below a gigabyte.
 pub const BODY_BUFFER_BYTES: usize = 64 * 1024;
 
+/// Buffer for one read that others usually forward at once: the head and body of a response, and of a request on a connection
+/// that has sent large ones. A 64 KB body takes one read and one write, and 190 KB two: a quarter less CPU time than with
+/// four. What has to wait moves to a smaller buffer if it fits, and a slow receiver gets no second one of this size.
+pub const BULK_BUFFER_BYTES: usize = 128 * 1024;
+
+/// Buffers of [`BULK_BUFFER_BYTES`] that a worker pools. They are in use only from a read to the next write.
+pub const BULK_BUFFERS_KEPT_MAX: usize = 16;
+
 /// A request body that stalls in the middle of its framing, such as half a chunk size, keeps up to this much in a small
 /// allocation and frees its buffer. Only trailers can be longer, and they nearly always arrive in one piece.
 pub const STALLED_BYTES_MAX: usize = 1024;

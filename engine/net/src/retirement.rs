@@ -21,13 +21,18 @@ pub struct Retirement {
 
 impl Retirement {
     /// Adds a connection; returns its number, which is free again once it is removed.
-    pub fn add(&self, connection: Weak<dyn Outliving>) -> usize {
-        self.all.borrow_mut().insert(connection)
+    pub fn add(&self, connection: Weak<dyn Outliving>) -> u32 {
+        self.all.borrow_mut().insert(connection) as u32
     }
 
     /// Removes the connection with this number.
-    pub fn remove(&self, number: usize) {
-        self.all.borrow_mut().try_remove(number);
+    pub fn remove(&self, number: u32) {
+        self.all.borrow_mut().try_remove(number as usize);
+    }
+
+    /// How many there are.
+    pub fn connections(&self) -> usize {
+        self.all.borrow().len()
     }
 
     /// The number of the current configuration.

@@ -66,6 +66,21 @@ impl Stream {
         }
     }
 
+    /// Reads what has arrived into the spare capacity of `buf`, even if the runtime has not reported it yet; 0 is the end
+    /// of the stream. Always makes a system call.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::WouldBlock`] if nothing has arrived, and always for TLS.
+    pub fn read_arrived(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
+        debug_assert!(buf.capacity() > buf.len(), "a read needs room");
+        match self {
+            Stream::Tcp(socket) => sys::receive::receive(socket.as_fd(), buf),
+            Stream::Unix(socket) => sys::receive::receive(socket.as_fd(), buf),
+            Stream::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// Ready when a read may find something. Makes no system call; false positives are possible.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

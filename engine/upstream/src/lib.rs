@@ -6,6 +6,7 @@ mod call;
 mod call_transport;
 mod dial;
 mod dialling;
+mod early_look;
 mod endpoint;
 mod failures;
 mod fastcgi;

@@ -192,3 +192,16 @@ pub const REDIS_PIPELINE_MAX: usize = 1024;
 /// How long all replies of Redis must have been late until the server is reported as away: shorter is a pause of a busy machine,
 /// and the log would repeat it.
 pub const REDIS_LATE_TIME: Duration = Duration::from_secs(1);
+
+/// Client connections of a worker from which on calls look early for their responses: the memory of fewer connections stays in
+/// the second-level cache of a CPU anyway.
+pub const EARLY_LOOK_CONNECTIONS_MIN: usize = 256;
+
+/// Calls of a worker of which one looks early for its response, while such looks fail.
+pub const EARLY_LOOK_INTERVAL: u8 = 64;
+
+/// Looks that have succeeded, of which a worker still knows when others fail.
+pub const EARLY_LOOK_CREDIT_MAX: u8 = 64;
+
+/// Looks that have to succeed for one that fails: it costs two system calls.
+pub const EARLY_LOOK_MISS_COST: u8 = 8;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sluice_message::{Method, Status};
 use sluice_wire::h1::{Progress, ResponseDecoder, ResponseKind};
 
+use crate::early_look::Look;
 use crate::endpoint::Protocol;
 use crate::failures::{closed, garbage};
 use crate::fastcgi::{Complaints, Records};
@@ -25,6 +26,7 @@ use sluice_net::body::RequestBody;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::limits::READ_BUFFER_BYTES;
 use sluice_net::load::Lease;
+use sluice_net::stream::Stream;
 use sluice_net::tunnel::{IdleTimeouts, RequestEnd, Tunnel};
 use sluice_net::upstream_pool::UpstreamPool;
 use sluice_net::worker::Worker;
@@ -44,6 +46,7 @@ pub struct LinkCall {
     interims: u32,
     interim_responses: InterimResponses,
     pub(crate) silence: Silence,
+    look: Look,
 }
 
 impl LinkCall {
@@ -76,6 +79,7 @@ impl LinkCall {
             interims: 0,
             interim_responses: InterimResponses::Keep,
             silence: Silence::default(),
+            look: Look::default(),
         }
     }
 
@@ -109,6 +113,13 @@ impl LinkCall {
             if let Poll::Ready(Err(failure)) = self.upload.poll(&mut self.link.stream, worker, cx) {
                 return Poll::Ready(Err(failure));
             }
+            if self.look == Look::Unknown && self.upload.is_done() {
+                self.look = self.choose_look(worker);
+                if self.look == Look::Early {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
             match self.poll_receive(cx, worker) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
@@ -133,6 +144,16 @@ impl LinkCall {
         }
     }
 
+    /// How to look for the response to a request that was sent just now.
+    fn choose_look(&self, worker: &Worker) -> Look {
+        let is_plain = !matches!(self.link.stream, Stream::Tls(_));
+        let looks = &Pool::of(worker).early_looks;
+        match is_plain && looks.is_due(worker.retirement.connections()) {
+            true => Look::Early,
+            false => Look::Reported,
+        }
+    }
+
     /// If nothing arrives on a new connection to an application for long, the application may not have accepted it: all
     /// its processes may be blocked on our idle connections, waiting for their next request. So these are closed, and
     /// pooling is disabled for a while.
@@ -153,13 +174,15 @@ impl LinkCall {
     fn poll_receive(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Result<(), Failure>> {
         // The buffer is allocated only for the read: ten thousand requests may be waiting for their responses.
         if self.received.capacity() == 0 {
-            self.received = worker.buffers.small();
+            self.received = worker.buffers.bulk();
         } else {
             self.received.reserve(READ_BUFFER_BYTES / 2);
         }
-        let polled = self.link.stream.poll_read(cx, &mut self.received);
+        let polled = self.poll_read(cx, worker);
         if polled.is_pending() && self.received.is_empty() {
             worker.buffers.give_back(std::mem::take(&mut self.received));
+        } else if polled.is_pending() {
+            worker.buffers.shrink(&mut self.received, 0);
         }
         match ready!(polled) {
             Ok(0) => Poll::Ready(Err(closed(io::ErrorKind::UnexpectedEof.into()))),
@@ -169,6 +192,22 @@ impl LinkCall {
             }
             Err(error) => Poll::Ready(Err(closed(error))),
         }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<io::Result<usize>> {
+        let stream = &mut self.link.stream;
+        if self.look == Look::Early {
+            self.look = Look::Reported;
+            let looks = &Pool::of(worker).early_looks;
+            match stream.read_arrived(&mut self.received) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => looks.note_missed(),
+                read => {
+                    looks.note_found();
+                    return Poll::Ready(read);
+                }
+            }
+        }
+        stream.poll_read(cx, &mut self.received)
     }
 
     /// The head of the final response, if all of it was received.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sluice_message::{Moment, ResponseHead};
 
+use crate::early_look::EarlyLooks;
 use crate::endpoint::{Endpoint, Given, KeepAlive};
 use crate::learned_keep_alive::Learned;
 use crate::limits::{
@@ -35,6 +36,7 @@ pub struct Pool {
     idle: Cell<usize>,
     checked_at: Cell<Moment>,
     pub(crate) names: Names,
+    pub(crate) early_looks: EarlyLooks,
     heads: RefCell<Vec<ResponseHead>>,
     /// Where datagrams are received.
     pub(crate) datagrams: RefCell<Vec<u8>>,

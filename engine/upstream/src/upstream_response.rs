@@ -13,7 +13,7 @@ use crate::pool::Pool;
 use crate::silence_timeout::Silence;
 use sluice_net::body::{Body, BodyStream};
 use sluice_net::failure::Failure;
-use sluice_net::limits::{BODY_BUFFER_BYTES, COPY_BYTES_MAX, READ_BUFFER_BYTES};
+use sluice_net::limits::{BODY_BUFFER_BYTES, BULK_BUFFER_BYTES, COPY_BYTES_MAX, READ_BUFFER_BYTES};
 use sluice_net::worker::Worker;
 
 /// The body of an upstream response. When it has ended cleanly, its connection returns to the pool; when it is dropped
@@ -35,6 +35,8 @@ pub struct ResponseBody {
     decoded: usize,
     bytes_read: u64,
     silence: Silence,
+    /// Whether the receiver has not taken all of what was read at once.
+    is_receiver_slow: bool,
 }
 
 impl ResponseBody {
@@ -57,6 +59,7 @@ impl ResponseBody {
             keep_alive: framing.keep_alive,
             received,
             bytes_read: 0,
+            is_receiver_slow: false,
         }
     }
 
@@ -152,12 +155,21 @@ impl ResponseBody {
             .call
             .as_ref()
             .and_then(|call| call.link.endpoint.options().read_bytes);
-        let is_short = self.received.capacity() < set.unwrap_or(BODY_BUFFER_BYTES);
+        let usual = match self.is_receiver_slow {
+            true => BODY_BUFFER_BYTES,
+            false => BULK_BUFFER_BYTES,
+        };
+        let capacity = self.received.capacity();
+        let is_other = match set {
+            Some(bytes) => capacity < bytes,
+            None => capacity != usual,
+        };
         let buffers = &self.worker.buffers;
-        if self.received.capacity() == 0 || (is_short && wants_large) {
+        if capacity == 0 || (is_other && wants_large) {
             let fresh = match (wants_large, set) {
                 (false, _) => buffers.small(),
-                (true, None) => buffers.large(),
+                (true, None) if self.is_receiver_slow => buffers.large(),
+                (true, None) => buffers.bulk(),
                 // A configured size, which does not come from the worker's buffer pool.
                 (true, Some(bytes)) => Vec::with_capacity(bytes),
             };
@@ -279,6 +291,15 @@ impl BodyStream for ResponseBody {
             self.content_at <= self.content_end,
             "only what was shown is taken"
         );
+        if self.content_at < self.content_end {
+            self.is_receiver_slow = true;
+            let begin = self.content_at;
+            if self.worker.buffers.shrink(&mut self.received, begin) {
+                self.content_at = 0;
+                self.content_end -= begin;
+                self.decoded -= begin;
+            }
+        }
     }
 
     fn trailers(&mut self) -> Option<Fields> {

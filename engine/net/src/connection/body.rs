@@ -14,7 +14,7 @@ use super::{BodyState, Link, client_failure};
 use crate::body::BodyStream;
 use crate::body_hold::BodyHold;
 use crate::failure::{Failure, FailureKind, Side};
-use crate::limits::STALLED_BYTES_MAX;
+use crate::limits::{BODY_BUFFER_BYTES, READ_BUFFER_BYTES, STALLED_BYTES_MAX};
 use crate::service::ClientLimits;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -139,6 +139,8 @@ impl H1Body {
         *self.link.input.borrow_mut() = std::mem::take(buf);
         *done = 0;
         *self.link.body.borrow_mut() = BodyState::Finished;
+        let bytes = self.link.body_bytes.get();
+        self.link.sends_bulk.set(bytes > READ_BUFFER_BYTES as u64);
     }
 
     /// Decodes the bytes read so far, merging small chunks; returns whether there is content or the end was reached.
@@ -180,15 +182,19 @@ impl H1Body {
         buf.drain(..*done);
         *done = 0;
         // A large read pays off if much is still to come; the small buffer was for the head.
-        if buf.is_empty() && buf.capacity() < crate::limits::BODY_BUFFER_BYTES {
-            let large = self.link.worker.buffers.large();
+        if buf.is_empty() && buf.capacity() < BODY_BUFFER_BYTES {
+            let buffers = &self.link.worker.buffers;
+            let large = match self.link.sends_bulk.get() {
+                true => buffers.bulk(),
+                false => buffers.large(),
+            };
             self.link
                 .worker
                 .buffers
                 .give_back(std::mem::replace(buf, large));
         }
         if buf.len() == buf.capacity() {
-            buf.reserve(crate::limits::READ_BUFFER_BYTES);
+            buf.reserve(READ_BUFFER_BYTES);
         }
         match stream.poll_read(cx, buf) {
             Poll::Ready(Ok(0)) => {
@@ -280,6 +286,10 @@ impl BodyStream for H1Body {
             "only what was shown is consumed"
         );
         self.data.0 += count;
+        if self.data.0 < self.data.1 {
+            // The receiver is slow, and what it has not taken stays in the buffer.
+            self.link.sends_bulk.set(false);
+        }
         self.link
             .body_bytes
             .set(self.link.body_bytes.get() + count as u64);

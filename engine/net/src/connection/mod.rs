@@ -49,13 +49,15 @@ pub(crate) struct Link {
     /// The state of the current request body.
     pub(crate) body: RefCell<BodyState>,
     pub(crate) body_bytes: Cell<u64>,
+    /// Whether the client has sent a body that did not fit into a small buffer: the next read is larger.
+    sends_bulk: Cell<bool>,
     /// Interim responses to send before the response; nearly always empty.
     ahead: Ahead,
     pub(crate) timer: Timer,
     /// The requests in progress.
     pub(crate) requests: InProgress,
     /// Its number among the connections of the worker.
-    number: Cell<usize>,
+    number: Cell<u32>,
     pub(crate) worker: Rc<Worker>,
 }
 
@@ -92,6 +94,7 @@ impl Link {
             input: RefCell::new(Vec::new()),
             body: RefCell::new(BodyState::Finished),
             body_bytes: Cell::new(0),
+            sends_bulk: Cell::new(false),
             ahead: Ahead::default(),
             timer: worker.timers.timer(),
             requests: InProgress::default(),
@@ -113,7 +116,10 @@ impl Link {
         let (mut stream, mut input) = (self.stream.borrow_mut(), self.input.borrow_mut());
         if input.capacity() == 0 {
             // Allocated for the read only: checking for readability first would cost more.
-            *input = self.worker.buffers.small();
+            *input = match self.sends_bulk.get() {
+                true => self.worker.buffers.bulk(),
+                false => self.worker.buffers.small(),
+            };
         } else if input.capacity() == input.len() {
             let more = input.capacity();
             input.reserve(more);
@@ -121,6 +127,8 @@ impl Link {
         let read = stream.poll_read(cx, &mut input);
         if read.is_pending() && input.is_empty() {
             self.worker.buffers.give_back(std::mem::take(&mut *input));
+        } else if read.is_pending() {
+            self.worker.buffers.shrink(&mut input, 0);
         }
         read
     }

@@ -33,7 +33,7 @@ pub(crate) struct Mux {
     open: Cell<usize>,
     pub(super) moved: Moved,
     pub(super) requests: InProgress,
-    number: Cell<usize>,
+    number: Cell<u32>,
     /// Set when QUIC may have news, or something may have to be sent that no stream sends.
     has_news: Cell<bool>,
     /// Set when a stream has something to send.

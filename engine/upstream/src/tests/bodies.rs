@@ -2,7 +2,7 @@
 
 use super::*;
 use sluice_net::failure::{FailureKind, Side};
-use sluice_net::limits::BODY_BUFFER_BYTES;
+use sluice_net::limits::BULK_BUFFER_BYTES;
 
 fn truncated(response: &'static str) {
     let fake = Fake::closing(response);
@@ -209,7 +209,7 @@ fn a_slow_client_holds_the_upstream_back() {
             let count = poll_fn(|cx| stream.poll_data(cx).map_ok(<[u8]>::len))
                 .await
                 .unwrap();
-            assert!(count <= BODY_BUFFER_BYTES);
+            assert!(count <= BULK_BUFFER_BYTES);
             stream.consume(count);
         }
         // That the upstream is held up is seen by nothing but the time.
@@ -256,4 +256,42 @@ fn a_silent_body_ends_after_the_read_timeout() {
             (Side::Upstream, FailureKind::Timeout)
         );
     });
+}
+
+#[test]
+fn what_a_slow_receiver_leaves_is_kept_in_order() {
+    let body: String = (0..300_000)
+        .map(|at| char::from(b'a' + (at % 23) as u8))
+        .collect();
+    let chunks: Vec<String> = (0..body.len())
+        .step_by(5000)
+        .map(|at| format!("{:x}\r\n{}\r\n", 5000, &body[at..at + 5000]))
+        .collect();
+    let fixed = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+        chunks.concat()
+    );
+    for response in [fixed, chunked] {
+        let fake = Fake::new(move |mut socket| {
+            while read_head(&mut socket).is_some() {
+                socket.write_all(response.as_bytes()).unwrap();
+            }
+        });
+        on_worker(|worker| {
+            let body = body.clone();
+            async move {
+                let endpoint = fake.endpoint();
+                for _ in 0..3 {
+                    let request = upload(GET, BodyFraming::None, RequestBody::None);
+                    let got = read_slowly(&worker, &endpoint, request).await;
+                    assert!(got == body.as_bytes(), "{} bytes", got.len());
+                }
+                assert_eq!(fake.accepted(), 1, "the connection is reused");
+            }
+        });
+    }
 }

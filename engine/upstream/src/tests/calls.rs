@@ -3,6 +3,8 @@
 use super::*;
 use sluice_net::failure::{FailureKind, Retry, Side};
 
+const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+
 fn failing(response: &'static str) -> Failure {
     let fake = Fake::closing(response);
     on_worker(|worker| async move { fetch(&worker, &fake.endpoint()).await.err().unwrap() })
@@ -236,4 +238,107 @@ fn names_and_unix_sockets_are_dialled() {
         );
     });
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A waker that counts how often it was called.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl std::task::Wake for Wakes {
+    fn wake(self: Arc<Wakes>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Connection;
+
+impl sluice_net::retirement::Outliving for Connection {
+    fn close_if_older(&self, _: u32) {}
+}
+
+/// As many client connections as make calls look early for their responses.
+fn crowd(worker: &Worker) {
+    for _ in 0..crate::limits::EARLY_LOOK_CONNECTIONS_MIN {
+        worker.retirement.add(std::rc::Weak::<Connection>::new());
+    }
+}
+
+#[test]
+fn an_early_look_finds_a_response_that_the_runtime_has_not_reported() {
+    let (written, waiting) = std::sync::mpsc::channel();
+    let fake = Fake::new(move |mut socket| {
+        while read_head(&mut socket).is_some() {
+            socket
+                .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+                .unwrap();
+            written.send(()).unwrap();
+        }
+    });
+    on_worker(|worker| async move {
+        crowd(&worker);
+        let endpoint = fake.endpoint();
+        // The first looks are usual ones, as none was successful before; then one tries, and all others follow.
+        let trial = usize::from(crate::limits::EARLY_LOOK_INTERVAL) - 1;
+        for call in 0..trial + 3 {
+            let link = obtain_link(&worker, &endpoint).await;
+            let request = upload(GET, BodyFraming::None, RequestBody::None);
+            let mut begun = Call::new(Carrier::Link(link), request, None);
+            let mut response = Box::pin(begun.response(&worker, &Method::Get));
+            let wakes = Arc::new(Wakes::default());
+            let waker = wakes.clone().into();
+            let mut cx = Context::from_waker(&waker);
+            assert!(response.as_mut().poll(&mut cx).is_pending());
+            let is_early = call >= trial;
+            assert_eq!(
+                wakes.0.load(Ordering::SeqCst),
+                usize::from(is_early),
+                "{call}"
+            );
+            // This holds up the thread of the runtime, which therefore reports nothing.
+            waiting.recv().unwrap();
+            let outcome = match response.as_mut().poll(&mut cx) {
+                Poll::Ready(response) => response,
+                Poll::Pending => {
+                    assert!(!is_early, "{call}");
+                    response.as_mut().await
+                }
+            };
+            drop(response);
+            let framing = outcome.map_err(|f| f.failure).unwrap().framing;
+            let body = begun.into_body(&worker, framing, &mut Vec::new());
+            assert!(matches!(body, Ok(Body::Empty)));
+        }
+        assert_eq!(fake.accepted(), 1);
+    });
+}
+
+#[test]
+fn an_early_look_that_finds_nothing_waits_for_the_response() {
+    let (go, gate) = std::sync::mpsc::channel();
+    let gate = std::sync::Mutex::new(gate);
+    let fake = Fake::new(move |mut socket| {
+        while read_head(&mut socket).is_some() {
+            gate.lock().unwrap().recv().unwrap();
+            socket.write_all(HI.as_bytes()).unwrap();
+        }
+    });
+    on_worker(|worker| async move {
+        crowd(&worker);
+        Pool::of(&worker).early_looks.note_found();
+        let endpoint = fake.endpoint();
+        let link = obtain_link(&worker, &endpoint).await;
+        let request = upload(GET, BodyFraming::None, RequestBody::None);
+        let mut begun = Call::new(Carrier::Link(link), request, None);
+        let mut response = Box::pin(begun.response(&worker, &Method::Get));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(response.as_mut().poll(&mut cx).is_pending());
+        assert!(response.as_mut().poll(&mut cx).is_pending());
+        assert!(
+            !Pool::of(&worker).early_looks.is_due(1000),
+            "it was in vain"
+        );
+        go.send(()).unwrap();
+        let response = response.await.map_err(|f| f.failure).unwrap();
+        assert_eq!(response.head.status.code(), 200);
+    });
 }

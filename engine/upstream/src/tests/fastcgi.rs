@@ -458,3 +458,23 @@ fn a_connection_of_another_protocol_is_not_taken() {
         );
     });
 }
+
+#[test]
+fn what_a_slow_receiver_leaves_of_records_is_kept_in_order() {
+    let body: String = (0..90_000)
+        .map(|at| char::from(b'a' + (at % 23) as u8))
+        .collect();
+    let mut bytes = record(STDOUT, b"Content-Type: text/plain\r\n\r\n");
+    for piece in body.as_bytes().chunks(7000) {
+        bytes.extend(record(STDOUT, piece));
+    }
+    bytes.extend(end(0));
+    let fake = sending(bytes);
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        for _ in 0..3 {
+            let got = read_slowly(&worker, &endpoint, request(RequestBody::None)).await;
+            assert!(got == body.as_bytes(), "{} bytes", got.len());
+        }
+    });
+}
