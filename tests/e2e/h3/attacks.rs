@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use quinn_proto::Dir;
+use quinn_proto::{Dir, VarInt};
 use sluice_wire::h3::FrameKind;
 use sluice_wire::sections::End;
 
@@ -147,6 +147,32 @@ fn what_breaks_the_rules_of_http_ends_the_connection() {
         "{code:x}"
     );
     assert_eq!(Peer::connect(server.port).fetch("/").text(), "hello");
+}
+
+/// RFC 9114, section 6.2: what a stream of an unknown kind carries is refused, and nothing else ends with it.
+#[test]
+fn a_stream_of_an_unknown_kind_is_refused_alone() {
+    let server = start();
+    let mut peer = Peer::connect(server.port);
+    for rest in [&b""[..], b"grease"] {
+        let unknown = [&[0x21], rest].concat();
+        let id = peer.open(Dir::Uni, &unknown, End::Later);
+        peer.drive("refusal", |peer| {
+            matches!(peer.quic.send_stream(id).stopped(), Ok(Some(_)))
+        });
+        let stopped = peer.quic.send_stream(id).stopped();
+        assert_eq!(
+            stopped,
+            Ok(Some(VarInt::from_u64(STREAM_CREATION_ERROR).unwrap()))
+        );
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+    // The control stream is still read, and its end still noticed.
+    let control = peer.control();
+    let _ = peer.quic.send_stream(control).finish();
+    assert_eq!(peer.closed(), CLOSED_CRITICAL_STREAM);
+    let counted = server.metric("sluice_http3_connections_faulty_total");
+    assert_eq!(counted, 1);
 }
 
 #[test]
