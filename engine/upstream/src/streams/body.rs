@@ -8,7 +8,7 @@ use sluice_message::Fields;
 use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
 use super::call::StreamCall;
-use super::connection::{Lost, Streams, Taken};
+use super::connection::{Streams, Taken};
 use sluice_net::body::{Body, BodyStream};
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::limits::COPY_BYTES_MAX;
