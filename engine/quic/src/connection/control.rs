@@ -106,7 +106,7 @@ impl Control {
                 }
                 Received::End | Received::Reset => self.theirs.end(id.into())?,
             }
-            mux.charge_frames(self.theirs.take_glitches());
+            mux.charge_glitches(self.theirs.take_glitches());
         }
         Ok(said)
     }

@@ -68,7 +68,7 @@ impl Control {
                 Received::Data(bytes) => self.digest(mux, id, &bytes)?,
                 Received::End | Received::Reset(_) => self.theirs.end(id.into())?,
             }
-            mux.charge_frames(self.theirs.take_glitches());
+            mux.charge_glitches(self.theirs.take_glitches());
         }
         Ok(())
     }

@@ -234,7 +234,7 @@ impl Mux {
         };
         let taken = rest.len() - input.len();
         slot.rest = rest.slice(taken..);
-        self.charge_frames(slot.reader.take_glitches());
+        self.charge_glitches(slot.reader.take_glitches());
         Ok(section)
     }
 
@@ -372,7 +372,7 @@ impl Mux {
         }
         let taken = offered - input.len();
         slot.rest = rest.slice(taken..);
-        self.charge_frames(slot.reader.take_glitches());
+        self.charge_glitches(slot.reader.take_glitches());
         Ok(())
     }
 

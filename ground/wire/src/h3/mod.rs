@@ -6,6 +6,7 @@
 //! clock or waits. Whatever a peer sends, the memory used for it is bounded by [`Limits`]; frames that do not advance any
 //! request are counted as glitches for the owner's budget.
 
+mod conduct;
 mod control;
 mod error;
 mod frame;
@@ -18,6 +19,7 @@ mod settings;
 mod stream_kind;
 mod varint;
 
+pub use conduct::{Conduct, Verdict};
 pub use control::{ControlEvent, ControlReader};
 pub use error::{Code, Fault};
 pub use frame::{FrameKind, encode_frame_head};
