@@ -7,6 +7,7 @@ use sluice_wire::h3::{
 };
 
 use super::mux::{Mux, Received, Slot};
+use crate::limits::DECODER_UNSENT_BYTES_MAX;
 
 /// The streams of one connection that are not requests.
 pub(super) struct Control {
@@ -79,6 +80,9 @@ impl Control {
         drop(heads);
         if !self.decoder.unsent.is_empty() {
             self.decoder.flush(mux, StreamKind::Decoder);
+            if self.decoder.unsent.len() > DECODER_UNSENT_BYTES_MAX {
+                mux.fail(Code::EXCESSIVE_LOAD);
+            }
         }
     }
 
