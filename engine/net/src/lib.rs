@@ -8,6 +8,7 @@ mod bind_error;
 mod binding;
 pub mod body;
 mod body_hold;
+pub mod body_piece;
 pub mod buffers;
 pub mod clock;
 mod conditions;

@@ -61,6 +61,10 @@ pub const STEPS_MAX: usize = 128;
 /// (RFC 9114, section 6.2.3).
 pub const UNIDIRECTIONAL_MAX: u32 = 8;
 
+/// Instructions of our decoder that wait for the client to take them. Clients allow at least a kilobyte (RFC 9114, section
+/// 6.2), and 128 requests at a time need half of one.
+pub const DECODER_UNSENT_BYTES_MAX: usize = 4 * 1024;
+
 /// Quiet times of a connection between two additions of what it sent and received to the counters of the worker.
 pub const RESTS_PER_COUNT: u32 = 64;
 

@@ -89,6 +89,11 @@ fn http3_control_streams() {
 }
 
 #[test]
+fn http3_streams_of_peers() {
+    replay("h3_peer_streams", feed_h3::check_peer_streams);
+}
+
+#[test]
 fn http3_field_sections() {
     replay("qpack", feed_h3::check_qpack);
 }

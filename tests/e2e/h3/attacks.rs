@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use quinn_proto::Dir;
+use quinn_proto::{Dir, StreamId, TransportConfig, VarInt};
 use sluice_wire::h3::FrameKind;
 use sluice_wire::sections::End;
 
-use super::peer::{Peer, data, frame, head, request};
+use super::peer::{Identity, Peer, data, frame, head, request};
 use super::serving::site;
 use crate::harness::{MEMORY_STEPS, Server};
 use crate::upstream::Upstream;
@@ -147,6 +147,89 @@ fn what_breaks_the_rules_of_http_ends_the_connection() {
         "{code:x}"
     );
     assert_eq!(Peer::connect(server.port).fetch("/").text(), "hello");
+}
+
+/// Opens as many requests with `head` as the server allows.
+fn ask_all(peer: &mut Peer, head: &[u8]) -> Vec<StreamId> {
+    let opened = std::iter::from_fn(|| {
+        let id = peer.quic.streams().open(Dir::Bi)?;
+        peer.send(id, head, End::Here);
+        Some(id)
+    });
+    opened.collect()
+}
+
+#[test]
+fn requests_after_goaway_are_not_free() {
+    let server = start();
+    let get = head(&request("GET", "/"));
+    let mut is_leaving = false;
+    ends(&server, EXCESSIVE_LOAD, |peer| {
+        if !is_leaving {
+            // A request that does not end keeps the connection open.
+            peer.open(Dir::Bi, &head(&request("POST", "/")), End::Later);
+            let control = peer.control();
+            peer.send(control, &frame(FrameKind::GOAWAY, &[0]), End::Later);
+            is_leaving = true;
+        }
+        ask_all(peer, &get);
+    });
+}
+
+/// A client that takes no instructions of the server's decoder, and causes one with each request.
+#[test]
+fn instructions_that_the_client_does_not_take_are_few() {
+    let server = start();
+    let mut transport = TransportConfig::default();
+    // Only for the control stream.
+    transport.max_concurrent_uni_streams(VarInt::from_u32(1));
+    let mut peer = Peer::begin_with(&Identity::new(), transport, server.port, "localhost");
+    peer.drive("the handshake", |peer| peer.is_connected);
+    // A table of 4 KiB with the entry `x: y`.
+    let encoder = [2, 0x3f, 0xe1, 0x1f, 0x41, b'x', 1, b'y'];
+    peer.open(Dir::Uni, &encoder, End::Later);
+    let mut section = vec![2, 0, 0xd1, 0xd7, 0xc1, 0x50, 9];
+    section.extend_from_slice(b"localhost");
+    section.push(0x80);
+    let get = frame(FrameKind::HEADERS, &section);
+    let id = peer.open(Dir::Bi, &get, End::Here);
+    assert_eq!(peer.response(id).text(), "hello");
+    // Each acknowledgement has a byte at least.
+    for _ in 0..4_200 {
+        ask_all(&mut peer, &get);
+        if peer.lost.is_some() {
+            break;
+        }
+        peer.step();
+    }
+    assert_eq!(peer.closed(), EXCESSIVE_LOAD);
+    assert_eq!(server.metric("sluice_http3_connections_calmed_total"), 1);
+}
+
+/// RFC 9114, section 6.2: what a stream of an unknown kind carries is refused, and nothing else ends with it.
+#[test]
+fn a_stream_of_an_unknown_kind_is_refused_alone() {
+    let server = start();
+    let mut peer = Peer::connect(server.port);
+    for rest in [&b""[..], b"grease"] {
+        let unknown = [&[0x21], rest].concat();
+        let id = peer.open(Dir::Uni, &unknown, End::Later);
+        peer.drive("refusal", |peer| {
+            matches!(peer.quic.send_stream(id).stopped(), Ok(Some(_)))
+        });
+        let stopped = peer.quic.send_stream(id).stopped();
+        assert_eq!(
+            stopped,
+            Ok(Some(VarInt::from_u64(STREAM_CREATION_ERROR).unwrap()))
+        );
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+    // The control stream is still read, and its end still noticed.
+    let control = peer.control();
+    let _ = peer.quic.send_stream(control).finish();
+    assert_eq!(peer.closed(), CLOSED_CRITICAL_STREAM);
+    let counted = server.metric("sluice_http3_connections_faulty_total");
+    assert_eq!(counted, 1);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use sluice_policy::{MinDataRate, Pace};
 use super::{Carrier, Taken};
 use crate::body::BodyStream;
 use crate::body_hold::BodyHold;
+use crate::body_piece::BodyPiece;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::ClientLimits;
 use crate::timer::Timer;
@@ -20,12 +21,8 @@ use crate::timer::Timer;
 pub struct StreamBody<M: Carrier> {
     carrier: Rc<M>,
     id: M::Id,
-    /// Data taken from the connection.
-    buf: Vec<u8>,
-    /// How much of it has been consumed.
-    used: usize,
-    /// Content still to come, if its length was declared; the codec verifies the length.
-    left: Option<u64>,
+    /// Data taken from the connection. The codec verifies a declared length.
+    piece: BodyPiece,
     stage: Stage,
     hold: BodyHold,
     /// How long the client may be silent; `None` means no limit.
@@ -57,7 +54,7 @@ impl<M: Carrier> StreamBody<M> {
         client: &ClientLimits,
     ) -> Self {
         let mut body = StreamBody::for_tunnel(carrier, id);
-        body.left = length;
+        body.piece = BodyPiece::new(length);
         body.hold = BodyHold::New;
         body.idle_timeout = Some(client.body_idle_timeout);
         body.pace = Pace::new(client.min_rate);
@@ -74,21 +71,13 @@ impl<M: Carrier> StreamBody<M> {
             received: carrier.moved().received.get(),
             carrier,
             id,
-            buf: Vec::new(),
-            used: 0,
-            left: None,
+            piece: BodyPiece::default(),
             stage: Stage::Open,
             hold: BodyHold::Begun,
             idle_timeout: None,
             idle: None,
             trailers: None,
         }
-    }
-
-    fn give_back(&mut self) {
-        self.used = 0;
-        let buf = std::mem::take(&mut self.buf);
-        self.carrier.worker().buffers.give_back(buf);
     }
 
     /// Content has arrived.
@@ -105,8 +94,7 @@ impl<M: Carrier> StreamBody<M> {
 
     /// Nothing has arrived: sends `100 Continue` if the client waits for it, and runs the idle timeout.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
-        // A waiting body holds no memory.
-        self.give_back();
+        self.piece.give_back(&self.carrier.worker().buffers);
         if self.stage == Stage::Expected {
             self.stage = Stage::Open;
             self.carrier
@@ -145,19 +133,17 @@ impl<M: Carrier> BodyStream for StreamBody<M> {
     }
 
     fn len(&self) -> Option<u64> {
-        self.left
+        self.piece.left()
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        if self.used == self.buf.len() && self.stage != Stage::Ended {
+        if self.piece.rest().is_empty() && self.stage != Stage::Ended {
             let worker = self.carrier.worker();
             if let Err(failure) = ready!(self.hold.poll(worker, cx)) {
                 self.stage = Stage::Failed;
                 return Poll::Ready(Err(failure));
             }
-            self.buf.clear();
-            self.used = 0;
-            match self.carrier.take(self.id, &mut self.buf) {
+            match self.carrier.take(self.id, self.piece.refill()) {
                 Taken::Content => {
                     self.stage = Stage::Open;
                     self.idle = None;
@@ -166,8 +152,7 @@ impl<M: Carrier> BodyStream for StreamBody<M> {
                 Taken::End(trailers) => {
                     self.stage = Stage::Ended;
                     self.trailers = trailers;
-                    self.left = Some(0);
-                    self.give_back();
+                    self.piece.end(&self.carrier.worker().buffers);
                 }
                 Taken::Nothing => return self.poll_idle(cx).map(Err),
                 Taken::Gone(gone) => {
@@ -176,18 +161,11 @@ impl<M: Carrier> BodyStream for StreamBody<M> {
                 }
             }
         }
-        Poll::Ready(Ok(&self.buf[self.used..]))
+        Poll::Ready(Ok(self.piece.rest()))
     }
 
     fn consume(&mut self, count: usize) {
-        self.used += count;
-        assert!(
-            self.used <= self.buf.len(),
-            "only what was shown is consumed"
-        );
-        if let Some(left) = &mut self.left {
-            *left = left.saturating_sub(count as u64);
-        }
+        self.piece.consume(count);
         self.carrier.consumed(self.id, count);
     }
 
@@ -198,8 +176,8 @@ impl<M: Carrier> BodyStream for StreamBody<M> {
 
 impl<M: Carrier> Drop for StreamBody<M> {
     fn drop(&mut self) {
-        let left = self.buf.len() - self.used;
-        self.give_back();
+        let left = self.piece.rest().len();
+        self.piece.give_back(&self.carrier.worker().buffers);
         if self.stage != Stage::Ended {
             self.carrier.give_up(self.id, left);
         }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use sluice_message::Fields;
 use sluice_net::body::BodyStream;
+use sluice_net::body_piece::BodyPiece;
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::worker::Worker;
 use sluice_wire::python::{HopByHop, decode_block};
@@ -22,13 +23,9 @@ pub(crate) struct ResponseBody {
     /// The call, until the body has ended.
     call: Option<Box<Call>>,
     /// Bytes taken from the lane, or read from a file.
-    buf: Vec<u8>,
-    /// How much of it was consumed.
-    used: usize,
+    piece: BodyPiece,
     /// Whether consuming it gives credit: bytes of files do not count.
     source: Source,
-    /// Content still to come or not consumed, if its length was declared.
-    left: Option<u64>,
     trailers: Option<Fields>,
 }
 
@@ -44,23 +41,15 @@ impl ResponseBody {
         ResponseBody {
             worker: call.worker().clone(),
             call: Some(call),
-            buf: Vec::new(),
-            used: 0,
+            piece: BodyPiece::new(length),
             source: Source::Lane,
-            left: length,
             trailers: None,
         }
     }
 
-    fn give_back(&mut self) {
-        self.used = 0;
-        let buf = std::mem::take(&mut self.buf);
-        self.worker.buffers.give_back(buf);
-    }
-
     /// Takes what has arrived. Ready when there is something, or the body has ended.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.give_back();
+        self.piece.give_back(&self.worker.buffers);
         loop {
             if let Source::File(part) = &mut self.source {
                 let part = part.clone();
@@ -72,8 +61,12 @@ impl ResponseBody {
             let Some(call) = &self.call else {
                 return Poll::Ready(Ok(()));
             };
-            match call.mux().take(call.id(), &mut self.buf, cx) {
-                Taken::Bytes => return Poll::Ready(self.check(self.buf.len() as u64)),
+            let buf = self.piece.refill();
+            match call.mux().take(call.id(), buf, cx) {
+                Taken::Bytes => {
+                    let count = buf.len() as u64;
+                    return Poll::Ready(self.check(count));
+                }
                 Taken::File(part) => {
                     self.check(part.length)?;
                     self.source = Source::File(part);
@@ -84,8 +77,7 @@ impl ResponseBody {
                 }
                 Taken::Gone(gone) => return Poll::Ready(Err(call.failure(gone))),
                 Taken::Nothing => {
-                    // A waiting body holds no memory.
-                    self.give_back();
+                    self.piece.give_back(&self.worker.buffers);
                     return Poll::Pending;
                 }
             }
@@ -94,14 +86,14 @@ impl ResponseBody {
 
     /// Fails if `count` more bytes exceed the declared length.
     fn check(&self, count: u64) -> Result<(), Failure> {
-        match (self.left, &self.call) {
+        match (self.piece.left(), &self.call) {
             (Some(left), Some(call)) if count > left => Err(call.length_fault("longer")),
             _ => Ok(()),
         }
     }
 
     fn end(&mut self, trailers: Option<Vec<u8>>) -> Result<(), Failure> {
-        if let (Some(1..), Some(call)) = (self.left, &self.call) {
+        if let (Some(1..), Some(call)) = (self.piece.left(), &self.call) {
             return Err(call.length_fault("shorter"));
         }
         if let (Some(block), Some(call)) = (trailers, &self.call) {
@@ -111,22 +103,22 @@ impl ResponseBody {
                 Err(fault) => call.report_head(&fault.to_string()),
             }
         }
-        self.left = Some(0);
         self.call = None;
-        self.give_back();
+        self.piece.end(&self.worker.buffers);
         Ok(())
     }
 
     /// Reads the next bytes of a file.
     fn read_file(&mut self, part: FilePart) -> Result<(), Failure> {
-        if self.buf.capacity() == 0 {
-            self.buf = self.worker.buffers.large();
+        let buf = self.piece.refill();
+        if buf.capacity() == 0 {
+            *buf = self.worker.buffers.large();
         }
         let count = part.length.min(FILE_READ_BYTES as u64) as usize;
-        self.buf.resize(count, 0);
-        let read = part.file.read_at(&mut self.buf, part.offset);
+        buf.resize(count, 0);
+        let read = part.file.read_at(buf, part.offset);
         let read = read.map_err(|error| Failure::from_io(Side::Upstream, error))?;
-        self.buf.truncate(read);
+        buf.truncate(read);
         if read == 0 {
             let failure = Failure::new(Side::Upstream, FailureKind::Closed);
             return Err(failure.because("a file is shorter than the part of it to be sent"));
@@ -145,7 +137,7 @@ impl BodyStream for ResponseBody {
         match &self.trailers {
             // A body with a declared length cannot have trailers.
             Some(_) => None,
-            None => self.left,
+            None => self.piece.left(),
         }
     }
 
@@ -155,25 +147,18 @@ impl BodyStream for ResponseBody {
         {
             return Poll::Ready(Err(failure));
         }
-        if self.used == self.buf.len() && self.call.is_some() {
+        if self.piece.rest().is_empty() && self.call.is_some() {
             match self.poll_take(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
                 Poll::Pending => return Poll::Pending,
             }
         }
-        Poll::Ready(Ok(&self.buf[self.used..]))
+        Poll::Ready(Ok(self.piece.rest()))
     }
 
     fn consume(&mut self, count: usize) {
-        self.used += count;
-        assert!(
-            self.used <= self.buf.len(),
-            "only what was shown is consumed"
-        );
-        if let Some(left) = &mut self.left {
-            *left = left.saturating_sub(count as u64);
-        }
+        self.piece.consume(count);
         if let (Some(call), Source::Lane) = (&self.call, &self.source) {
             call.mux().consumed(call.id(), count);
         }
@@ -186,6 +171,6 @@ impl BodyStream for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.give_back();
+        self.piece.give_back(&self.worker.buffers);
     }
 }

@@ -274,7 +274,7 @@ impl Mux {
         }
         let taken = offered - input.len();
         slot.rest = rest.slice(taken..);
-        self.charge_frames(slot.reader.take_glitches());
+        self.charge_glitches(slot.reader.take_glitches());
         match section {
             Some(section) => self.read_trailers(id, slot, section),
             None => Ok(()),

@@ -1,20 +1,18 @@
 //! The streams that are not requests (RFC 9114, section 6.2): the control streams of both ends and those of QPACK.
 
 use quinn_proto::{Dir, StreamId, VarInt};
-use sluice_wire::glitch::cost;
-use sluice_wire::h3::qpack::DecoderStreamReader;
 use sluice_wire::h3::{
-    Code, ControlEvent, ControlReader, FrameKind, Settings, StreamKind, StreamKindReader,
-    encode_frame_head, encode_varint,
+    Code, ControlEvent, FrameKind, PeerEvent, PeerStreams, Settings, StreamKind, encode_frame_head,
+    encode_varint,
 };
 
 use super::mux::{Mux, Received, Slot};
+use crate::limits::DECODER_UNSENT_BYTES_MAX;
 
 /// The streams of one connection that are not requests.
-#[derive(Default)]
 pub(super) struct Control {
     /// Those of the client.
-    theirs: Vec<Theirs>,
+    theirs: PeerStreams,
     /// Our control stream, once it is open.
     own: Own,
     /// Our stream of decoder instructions, once there are any.
@@ -28,41 +26,6 @@ struct Own {
     unsent: Vec<u8>,
 }
 
-struct Theirs {
-    id: StreamId,
-    kind: Kind,
-}
-
-enum Kind {
-    /// It has not said what it is for.
-    Unsaid(StreamKindReader),
-    Control(Box<ControlReader>),
-    Encoder,
-    Decoder(DecoderStreamReader),
-    /// It means nothing to us.
-    Ignored,
-}
-
-impl Kind {
-    fn of(kind: StreamKind) -> Result<Kind, Code> {
-        match kind {
-            StreamKind::Control => Ok(Kind::Control(Box::new(ControlReader::of_client()))),
-            StreamKind::Encoder => Ok(Kind::Encoder),
-            StreamKind::Decoder => Ok(Kind::Decoder(DecoderStreamReader::default())),
-            // RFC 9114, section 6.2.2: only servers push.
-            StreamKind::Push => Err(Code::STREAM_CREATION_ERROR),
-            StreamKind::Unknown => Ok(Kind::Ignored),
-        }
-    }
-
-    fn is_critical(&self) -> bool {
-        match self {
-            Kind::Control(_) | Kind::Encoder | Kind::Decoder(_) => true,
-            Kind::Unsaid(_) | Kind::Ignored => false,
-        }
-    }
-}
-
 /// What the client says beside its requests.
 pub(super) enum Said {
     /// Nothing that the connection has to heed.
@@ -71,16 +34,23 @@ pub(super) enum Said {
     GoAway,
 }
 
+impl Default for Control {
+    fn default() -> Self {
+        Control {
+            theirs: PeerStreams::of_client(),
+            own: Own::default(),
+            decoder: Own::default(),
+        }
+    }
+}
+
 impl Control {
     /// Opens our control stream with our settings, as soon as the client allows.
     pub(super) fn open(&mut self, mux: &Mux) {
         if self.own.id.is_none() && self.own.unsent.is_empty() {
             let settings = Settings {
-                table_bytes_max: mux.limits.table_bytes_max.into(),
-                blocked_streams_max: mux.limits.blocked_streams_max.into(),
-                section_bytes_max: mux.limits.block_bytes_max as u64,
                 extended_connect: true,
-                datagrams: false,
+                ..Settings::from(&mux.limits)
             };
             settings.encode(&mut self.own.unsent);
         }
@@ -110,13 +80,15 @@ impl Control {
         drop(heads);
         if !self.decoder.unsent.is_empty() {
             self.decoder.flush(mux, StreamKind::Decoder);
+            if self.decoder.unsent.len() > DECODER_UNSENT_BYTES_MAX {
+                mux.fail(Code::EXCESSIVE_LOAD);
+            }
         }
     }
 
     /// The client has opened a stream.
     pub(super) fn accept(&mut self, id: StreamId) {
-        let kind = Kind::Unsaid(StreamKindReader::default());
-        self.theirs.push(Theirs { id, kind });
+        self.theirs.accept(id.into());
     }
 
     /// Reads from a stream of the client; a stream that is not known is one of a request.
@@ -126,88 +98,51 @@ impl Control {
     /// The connection has to be closed.
     pub(super) fn read(&mut self, mux: &Mux, id: StreamId) -> Result<Said, Code> {
         let mut said = Said::Nothing;
-        let Some(at) = self.theirs.iter().position(|stream| stream.id == id) else {
-            return Ok(said);
-        };
         let mut slot = Slot::default();
-        loop {
+        while self.theirs.has(id.into()) {
             match mux.read(id, &mut slot) {
-                Received::Nothing => return Ok(said),
+                Received::Nothing => break,
                 Received::Data => {
                     let bytes = std::mem::take(&mut slot.rest);
-                    if let Said::GoAway = self.digest(mux, at, &bytes)? {
+                    if let Said::GoAway = self.digest(mux, id, &bytes)? {
                         said = Said::GoAway;
                     }
                 }
-                Received::End | Received::Reset => {
-                    let ended = self.theirs.swap_remove(at);
-                    if ended.kind.is_critical() {
-                        return Err(Code::CLOSED_CRITICAL_STREAM);
-                    }
-                    // It was opened for nothing.
-                    mux.charge(cost::IGNORED);
-                    return Ok(said);
-                }
+                Received::End | Received::Reset => self.theirs.end(id.into())?,
             }
-        }
-    }
-
-    fn digest(&mut self, mux: &Mux, at: usize, mut input: &[u8]) -> Result<Said, Code> {
-        let mut said = Said::Nothing;
-        if let Kind::Unsaid(reader) = &mut self.theirs[at].kind {
-            let Some(kind) = reader.receive(&mut input) else {
-                return Ok(said);
-            };
-            let kind = Kind::of(kind)?;
-            let same = std::mem::discriminant(&kind);
-            let is_same = |other: &Theirs| std::mem::discriminant(&other.kind) == same;
-            if kind.is_critical() && self.theirs.iter().any(is_same) {
-                return Err(Code::STREAM_CREATION_ERROR);
-            }
-            self.theirs[at].kind = kind;
-        }
-        let Theirs { id, kind } = &mut self.theirs[at];
-        match kind {
-            Kind::Unsaid(_) => {}
-            Kind::Ignored => {
-                // RFC 9114, section 6.2: its bytes are of no use.
-                mux.charge(cost::IGNORED);
-                mux.stop(*id, Code::STREAM_CREATION_ERROR);
-                self.theirs.swap_remove(at);
-            }
-            Kind::Encoder => {
-                let mut heads = mux.heads.borrow_mut();
-                heads
-                    .decoder
-                    .receive(input)
-                    .map_err(|_| Code::ENCODER_STREAM_ERROR)?;
-                while let Some(stream) = heads.decoder.ready() {
-                    mux.unblock(stream);
-                }
-            }
-            Kind::Decoder(reader) => {
-                reader.receive(input)?;
-                mux.charge_frames(reader.take_glitches());
-            }
-            Kind::Control(reader) => {
-                while let Some(event) = reader.receive(&mut input, &mux.limits)? {
-                    match event {
-                        ControlEvent::Settings(_) => {}
-                        ControlEvent::GoAway(_) => said = Said::GoAway,
-                        ControlEvent::Priority { stream, priority } => {
-                            if let Ok(number) = VarInt::from_u64(stream)
-                                && let id = StreamId::from(number)
-                                && mux.find(id).is_some()
-                            {
-                                mux.set_priority(id, priority);
-                            }
-                        }
-                    }
-                }
-                mux.charge_frames(reader.take_glitches());
-            }
+            mux.charge_glitches(self.theirs.take_glitches());
         }
         Ok(said)
+    }
+
+    fn digest(&mut self, mux: &Mux, id: StreamId, mut input: &[u8]) -> Result<Said, Code> {
+        let mut said = Said::Nothing;
+        loop {
+            let mut heads = mux.heads.borrow_mut();
+            let decoder = &mut heads.decoder;
+            let event = self
+                .theirs
+                .receive(id.into(), &mut input, decoder, &mux.limits)?;
+            match event {
+                None => return Ok(said),
+                Some(PeerEvent::Unwanted) => mux.stop(id, Code::STREAM_CREATION_ERROR),
+                Some(PeerEvent::Entries) => {
+                    while let Some(stream) = heads.decoder.ready() {
+                        mux.unblock(stream);
+                    }
+                }
+                Some(PeerEvent::Control(ControlEvent::Settings(_))) => {}
+                Some(PeerEvent::Control(ControlEvent::GoAway(_))) => said = Said::GoAway,
+                Some(PeerEvent::Control(ControlEvent::Priority { stream, priority })) => {
+                    if let Ok(number) = VarInt::from_u64(stream)
+                        && let id = StreamId::from(number)
+                        && mux.find(id).is_some()
+                    {
+                        mux.set_priority(id, priority);
+                    }
+                }
+            }
+        }
     }
 }
 

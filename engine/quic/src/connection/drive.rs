@@ -305,6 +305,8 @@ where
                 false => None,
             };
             let Some(request) = request else {
+                // As over HTTP/2, requests that were on their way cost little.
+                self.mux.charge(cost::LATE);
                 // RFC 9114, section 5.2: the client may send it again elsewhere.
                 self.mux.reset(id, Code::REQUEST_REJECTED);
                 continue;

@@ -74,7 +74,7 @@ impl Mux {
             };
             let taken = rest.len() - input.len();
             slot.rest = rest.slice(taken..);
-            self.charge_frames(slot.reader.take_glitches());
+            self.charge_glitches(slot.reader.take_glitches());
             match found {
                 None => {}
                 Some(Some(section)) => return self.decode(of, slot, head, section),

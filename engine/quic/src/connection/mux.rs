@@ -8,13 +8,15 @@ use quinn_proto::{
     Connection, ConnectionEvent, FinishError, ReadError, ReadableError, StreamId, VarInt,
     WriteError,
 };
-use sluice_message::Fields;
+use sluice_message::{Fields, Moment};
 use sluice_net::Settings;
 use sluice_net::multiplexed::{Gone, Moved, Over, Readiness, SLOTS, WaitsFor};
 use sluice_net::retirement::{InProgress, Outliving};
 use sluice_net::worker::Worker;
-use sluice_wire::glitch::{Budget, Mood, cost};
-use sluice_wire::h3::{Code, Fault, HeadReader, HeadWriter, Limits, MessageReader, qpack};
+use sluice_wire::glitch::cost;
+use sluice_wire::h3::{
+    Code, Conduct, Fault, HeadReader, HeadWriter, Limits, MessageReader, Verdict, qpack,
+};
 use sluice_wire::sections::Priority;
 
 use crate::endpoint::Receiving;
@@ -40,9 +42,7 @@ pub(crate) struct Mux {
     has_output: Cell<bool>,
     /// Whether the client has asked for an order of responses.
     has_order: Cell<bool>,
-    /// Why the connection has to be closed, if it has.
-    fault: Cell<Option<Code>>,
-    budget: RefCell<Budget>,
+    conduct: RefCell<Conduct>,
     /// Whether the connection has to end because its requests have outlived their configuration.
     is_outlived: Cell<bool>,
 }
@@ -164,8 +164,7 @@ impl Mux {
             has_news: Cell::new(true),
             has_output: Cell::new(false),
             has_order: Cell::new(false),
-            fault: Cell::new(None),
-            budget: RefCell::new(Budget::new(GLITCH_POINTS_MAX)),
+            conduct: RefCell::new(Conduct::new(GLITCH_POINTS_MAX)),
             is_outlived: Cell::new(false),
             worker,
         });
@@ -197,30 +196,30 @@ impl Mux {
 
     /// The peer broke a rule that ends the connection.
     pub(super) fn fail(&self, code: Code) {
-        if self.fault.get().is_none() {
-            self.fault.set(Some(code));
-        }
-        self.note_news();
+        self.judge(|conduct, _| conduct.fail(code));
     }
 
     /// Why the connection has to be closed; returned once.
     pub(super) fn take_fault(&self) -> Option<Code> {
-        self.fault.take()
+        self.conduct.borrow_mut().take_fault()
     }
 
-    /// Charges frames that brought nothing forward.
-    pub(super) fn charge_frames(&self, glitches: u32) {
-        if glitches > 0 {
-            self.charge(glitches.saturating_mul(cost::IGNORED));
-        }
+    /// Charges streams and frames that brought nothing forward.
+    pub(super) fn charge_glitches(&self, count: u32) {
+        self.judge(|conduct, now| conduct.charge_glitches(count, now));
     }
 
     /// Charges points of the budget for what brings no request forward.
     pub(super) fn charge(&self, points: u32) {
-        let mut budget = self.budget.borrow_mut();
-        budget.calm(self.worker.clock.coarse());
-        if budget.charge(points) == Mood::Exhausted {
-            self.fail(Code::EXCESSIVE_LOAD);
+        self.judge(|conduct, now| conduct.charge(points, now));
+    }
+
+    fn judge(&self, judge: impl FnOnce(&mut Conduct, Moment) -> Verdict) {
+        let now = self.worker.clock.coarse();
+        let verdict = judge(&mut self.conduct.borrow_mut(), now);
+        match verdict {
+            Verdict::Tolerated => {}
+            Verdict::Condemned => self.note_news(),
         }
     }
 
@@ -453,7 +452,7 @@ impl Mux {
         match code {
             Some(code) => self.reset(id, code),
             None => {
-                self.budget.borrow_mut().refund();
+                self.conduct.borrow_mut().refund();
                 if slot.stage != Stage::Whole {
                     self.stop(id, Code::NO_ERROR);
                 }

@@ -155,7 +155,7 @@ impl Drive {
                 Err(closed) => {
                     self.taken = input.len();
                     self.stage = Stage::Ending;
-                    mux.lose_all(Gone::Faulty(closed));
+                    mux.lose_all(Gone::Ended(closed));
                     break;
                 }
             }

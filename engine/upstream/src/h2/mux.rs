@@ -8,12 +8,13 @@ use std::task::{Context, Poll, Waker};
 
 use sluice_message::{Fields, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
-use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
+use sluice_wire::h2::{Client, Closed, End, ErrorCode, StreamId};
 
 use crate::endpoint::Endpoint;
+use crate::failures::garbage;
 use crate::limits::INTERIM_MAX;
-use crate::streams::{Found, Lost, Membership, Shared, Sharing, Shelf, Streams, Taken};
-use sluice_net::failure::{Failure, FailureKind, Retry, Side};
+use crate::streams::{Ending, Found, Membership, Shared, Sharing, Shelf, Streams, Taken};
+use sluice_net::failure::Failure;
 use sluice_net::worker::Worker;
 
 /// With less room than this in the output, a stream waits instead of sending a tiny DATA frame.
@@ -81,21 +82,7 @@ enum Response {
 }
 
 /// Why a response is missing or incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
-    /// The upstream has not processed the request (RFC 9113, section 8.7).
-    Refused,
-    /// The upstream has reset the stream.
-    Reset(ErrorCode),
-    /// The response violated the protocol; with the fault if it was in a head.
-    Broken(Option<HeadFault>),
-    /// The upstream sent too many interim responses.
-    Babbled,
-    /// The connection was closed.
-    Closed,
-    /// The upstream violated the protocol of the connection.
-    Faulty(Closed),
-}
+pub type Gone = crate::streams::Gone<Closed>;
 
 /// What a stream waits for that the connection has to notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,34 +95,15 @@ pub(super) enum WaitsFor {
     Room,
 }
 
-impl Lost for Gone {
-    const REFUSED: Gone = Gone::Refused;
+impl Ending for Closed {
+    type Code = ErrorCode;
 
-    fn is_refused(self) -> bool {
-        self == Gone::Refused
-    }
+    const PROTOCOL: &'static str = "HTTP/2";
 
-    fn is_reset(self) -> bool {
-        matches!(self, Gone::Reset(_))
-    }
+    const REFUSED_BY: &'static str = "REFUSED_STREAM";
 
     fn failure(self) -> Failure {
-        let failure = |kind| Failure::new(Side::Upstream, kind);
-        match self {
-            Gone::Refused => failure(FailureKind::Closed)
-                .with_retry(Retry::Always)
-                .because("it did not process the request (REFUSED_STREAM)"),
-            Gone::Reset(code) => {
-                failure(FailureKind::Closed).because(format!("it reset the stream ({code})"))
-            }
-            Gone::Broken(None) => {
-                failure(FailureKind::Protocol).because("its response violates HTTP/2")
-            }
-            Gone::Broken(Some(fault)) => failure(FailureKind::Protocol).because(fault.to_string()),
-            Gone::Babbled => failure(FailureKind::Protocol).because("too many interim responses"),
-            Gone::Closed => failure(FailureKind::Closed),
-            Gone::Faulty(closed) => failure(FailureKind::Protocol).because(closed),
-        }
+        garbage(self)
     }
 }
 
@@ -175,7 +143,7 @@ impl Shared for Mux {
 
 impl Streams for Mux {
     type Id = StreamId;
-    type Gone = Gone;
+    type Ending = Closed;
 
     fn membership(&self) -> &Membership<Mux> {
         &self.membership

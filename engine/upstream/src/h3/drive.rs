@@ -11,7 +11,7 @@ use quinn_proto::{Dir, Event, StreamEvent, VarInt};
 use sluice_wire::h3::Code;
 
 use super::control::Control;
-use super::failures::Gone;
+use super::failures::{Gone, faulty, lost};
 use super::mux::{Mux, Stage};
 use super::packets::Packets;
 use crate::limits::QUIC_RESTS_PER_COUNT;
@@ -122,7 +122,7 @@ impl Drive {
             match event {
                 Event::ConnectionLost { reason } => {
                     self.phase = Phase::Closed;
-                    self.mux.lose_all(Gone::with(&reason));
+                    self.mux.lose_all(lost(&reason));
                 }
                 Event::Stream(event) => self.heed_stream(event),
                 Event::HandshakeDataReady
@@ -171,7 +171,7 @@ impl Drive {
         }
         if let Some(code) = self.mux.take_fault() {
             self.close(code);
-            self.mux.lose_all(Gone::Faulty(code));
+            self.mux.lose_all(faulty(code));
             return true;
         }
         let is_done = self.mux.is_retired() && self.mux.open_streams() == 0;

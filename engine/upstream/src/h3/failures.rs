@@ -2,28 +2,20 @@
 
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use sluice_wire::h3::Code;
-use sluice_wire::sections::HeadFault;
 
 use crate::failures::{refused, timed_out};
-use crate::streams::Lost;
+use crate::streams::Ending;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 
 /// Why a response is missing or incomplete.
+pub type Gone = crate::streams::Gone<Ended>;
+
+/// Why a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
-    /// The upstream has not processed the request (RFC 9114, section 4.1.1).
-    Refused,
-    /// The upstream has reset the stream.
-    Reset(Code),
-    /// The response violated the protocol; with the fault if it was in a head.
-    Broken(Option<HeadFault>),
-    /// The upstream sent too many interim responses.
-    Babbled,
-    /// The connection was closed, or nobody listens any more.
-    Closed,
-    /// The upstream closed the connection with this code.
+pub enum Ended {
+    /// The upstream closed it with this code.
     Left(Code),
-    /// QUIC or TLS ended the connection.
+    /// QUIC or TLS ended it.
     Broke(TransportErrorCode),
     /// The upstream was silent for too long.
     Silent,
@@ -31,59 +23,46 @@ pub enum Gone {
     Faulty(Code),
 }
 
-impl Lost for Gone {
-    const REFUSED: Gone = Gone::Refused;
+impl Ending for Ended {
+    type Code = Code;
 
-    fn is_refused(self) -> bool {
-        self == Gone::Refused
-    }
+    const PROTOCOL: &'static str = "HTTP/3";
 
-    fn is_reset(self) -> bool {
-        matches!(self, Gone::Reset(_))
-    }
+    const REFUSED_BY: &'static str = "GOAWAY, or H3_REQUEST_REJECTED";
 
     fn failure(self) -> Failure {
         let failure = |kind| Failure::new(Side::Upstream, kind);
         match self {
-            Gone::Refused => failure(FailureKind::Closed)
-                .with_retry(Retry::Always)
-                .because("it did not process the request (GOAWAY, or H3_REQUEST_REJECTED)"),
-            Gone::Reset(code) => {
-                failure(FailureKind::Closed).because(format!("it reset the stream ({code})"))
-            }
-            Gone::Broken(None) => {
-                failure(FailureKind::Protocol).because("its response violates HTTP/3")
-            }
-            Gone::Broken(Some(fault)) => failure(FailureKind::Protocol).because(fault.to_string()),
-            Gone::Babbled => failure(FailureKind::Protocol).because("too many interim responses"),
-            Gone::Closed => failure(FailureKind::Closed),
-            Gone::Left(code) => {
+            Ended::Left(code) => {
                 failure(FailureKind::Closed).because(format!("it closed the connection ({code})"))
             }
-            Gone::Broke(code) => failure(FailureKind::Closed).because(code.to_string()),
-            Gone::Silent => failure(FailureKind::Closed).because("it sends no packets any more"),
-            Gone::Faulty(code) => {
+            Ended::Broke(code) => failure(FailureKind::Closed).because(code.to_string()),
+            Ended::Silent => failure(FailureKind::Closed).because("it sends no packets any more"),
+            Ended::Faulty(code) => {
                 failure(FailureKind::Protocol).because(format!("it violated the protocol ({code})"))
             }
         }
     }
 }
 
-impl Gone {
-    /// What becomes of the streams of a connection that was lost.
-    pub(super) fn with(reason: &ConnectionError) -> Gone {
-        match reason {
-            ConnectionError::ApplicationClosed(close) => {
-                Gone::Left(Code(close.error_code.into_inner()))
-            }
-            ConnectionError::ConnectionClosed(close) => Gone::Broke(close.error_code),
-            ConnectionError::TransportError(error) => Gone::Broke(error.code),
-            ConnectionError::TimedOut => Gone::Silent,
-            ConnectionError::VersionMismatch
-            | ConnectionError::Reset
-            | ConnectionError::LocallyClosed
-            | ConnectionError::CidsExhausted => Gone::Closed,
+/// What becomes of the streams of a connection whose protocol the upstream violated.
+pub(super) fn faulty(code: Code) -> Gone {
+    Gone::Ended(Ended::Faulty(code))
+}
+
+/// What becomes of the streams of a connection that was lost.
+pub(super) fn lost(reason: &ConnectionError) -> Gone {
+    match reason {
+        ConnectionError::ApplicationClosed(close) => {
+            Gone::Ended(Ended::Left(Code(close.error_code.into_inner())))
         }
+        ConnectionError::ConnectionClosed(close) => Gone::Ended(Ended::Broke(close.error_code)),
+        ConnectionError::TransportError(error) => Gone::Ended(Ended::Broke(error.code)),
+        ConnectionError::TimedOut => Gone::Ended(Ended::Silent),
+        ConnectionError::VersionMismatch
+        | ConnectionError::Reset
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted => Gone::Closed,
     }
 }
 

@@ -8,9 +8,10 @@ use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use quinn_proto::{Connection, Dir, ReadError, ReadableError, StreamId, VarInt, WriteError};
-use sluice_message::{Fields, Method};
-use sluice_wire::glitch::{Budget, Mood, cost};
-use sluice_wire::h3::{Code, HeadReader, HeadWriter, Limits, MessageReader, qpack};
+use sluice_message::{Fields, Method, Moment};
+use sluice_wire::h3::{
+    Code, Conduct, HeadReader, HeadWriter, Limits, MessageReader, Verdict, qpack,
+};
 
 use super::failures::Gone;
 use crate::endpoint::Endpoint;
@@ -39,9 +40,7 @@ pub struct Mux {
     is_exhausted: Cell<bool>,
     /// Datagrams sent.
     pub(super) sent: Cell<u64>,
-    budget: RefCell<Budget>,
-    /// Why the connection has to be closed, if it has.
-    fault: Cell<Option<Code>>,
+    conduct: RefCell<Conduct>,
 }
 
 /// The state of a connection.
@@ -186,8 +185,7 @@ impl Mux {
             spare: Cell::default(),
             is_exhausted: Cell::new(false),
             sent: Cell::new(0),
-            budget: RefCell::new(Budget::new(HTTP3_GLITCH_POINTS_MAX)),
-            fault: Cell::default(),
+            conduct: RefCell::new(Conduct::new(HTTP3_GLITCH_POINTS_MAX)),
         }
     }
 
@@ -221,36 +219,31 @@ impl Mux {
 
     /// The upstream broke a rule that ends the connection.
     pub(super) fn fail(&self, code: Code) {
-        if self.fault.get().is_none() {
-            self.fault.set(Some(code));
-        }
-        self.membership.wake_driver();
+        self.judge(|conduct, _| conduct.fail(code));
     }
 
     /// Why the connection has to be closed; returned once.
     pub(super) fn take_fault(&self) -> Option<Code> {
-        self.fault.take()
+        self.conduct.borrow_mut().take_fault()
     }
 
-    /// Charges frames that brought nothing forward.
-    pub(super) fn charge_frames(&self, glitches: u32) {
-        if glitches > 0 {
-            self.charge(glitches.saturating_mul(cost::IGNORED));
-        }
+    /// Charges streams and frames that brought no response forward.
+    pub(super) fn charge_glitches(&self, count: u32) {
+        self.judge(|conduct, now| conduct.charge_glitches(count, now));
     }
 
-    /// Charges points of the budget for what brings no response forward.
-    pub(super) fn charge(&self, points: u32) {
-        let mut budget = self.budget.borrow_mut();
-        budget.calm(self.worker.clock.coarse());
-        if budget.charge(points) == Mood::Exhausted {
-            self.fail(Code::EXCESSIVE_LOAD);
+    fn judge(&self, judge: impl FnOnce(&mut Conduct, Moment) -> Verdict) {
+        let now = self.worker.clock.coarse();
+        let verdict = judge(&mut self.conduct.borrow_mut(), now);
+        match verdict {
+            Verdict::Tolerated => {}
+            Verdict::Condemned => self.membership.wake_driver(),
         }
     }
 
     /// A response has ended well.
     pub(super) fn refund(&self) {
-        self.budget.borrow_mut().refund();
+        self.conduct.borrow_mut().refund();
     }
 
     /// Gives a stream a slot.

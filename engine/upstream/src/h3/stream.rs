@@ -8,7 +8,7 @@ use sluice_wire::h1::BodyFraming;
 use sluice_wire::h3::{Code, Fault, Follows, FrameKind, Part, Read, encode_frame_head};
 use sluice_wire::sections::{End, HeadFault};
 
-use super::failures::Gone;
+use super::failures::{Ended, Gone, faulty};
 use super::mux::{Mux, Place, Received, Request, Response, Slot, Stage};
 use crate::limits::{HTTP3_PIECE_BYTES_MAX, INTERIM_MAX};
 use crate::streams::{Found, Membership, Shared, Streams, Taken};
@@ -18,7 +18,7 @@ const FRAME_HEAD_BYTES: usize = 5;
 
 impl Streams for Mux {
     type Id = Place;
-    type Gone = Gone;
+    type Ending = Ended;
 
     fn membership(&self) -> &Membership<Mux> {
         &self.membership
@@ -227,14 +227,14 @@ impl Mux {
             Ok(Some(Part::Head(section))) => Some(section.to_vec()),
             Ok(Some(Part::HeadTooLarge)) => return Err(Gone::Broken(Some(HeadFault::TooLarge))),
             Ok(Some(Part::Data(_) | Part::Trailers(_))) => {
-                return Err(Gone::Faulty(Code::FRAME_UNEXPECTED));
+                return Err(faulty(Code::FRAME_UNEXPECTED));
             }
             Ok(None) => None,
             Err(fault) => return Err(gone_by(fault)),
         };
         let taken = rest.len() - input.len();
         slot.rest = rest.slice(taken..);
-        self.charge_frames(slot.reader.take_glitches());
+        self.charge_glitches(slot.reader.take_glitches());
         Ok(section)
     }
 
@@ -259,7 +259,7 @@ impl Mux {
             }
             // The table that it would wait for was not offered.
             Ok(Read::Blocked) | Err(_) => {
-                let gone = Gone::Faulty(Code::DECOMPRESSION_FAILED);
+                let gone = faulty(Code::DECOMPRESSION_FAILED);
                 self.give_up(place, gone);
                 return Err(gone);
             }
@@ -361,33 +361,33 @@ impl Mux {
                         Ok(Read::Done(fields)) => Some(fields),
                         Ok(Read::Faulty(fault)) => return Err(Gone::Broken(Some(fault))),
                         Ok(Read::Blocked) | Err(_) => {
-                            return Err(Gone::Faulty(Code::DECOMPRESSION_FAILED));
+                            return Err(faulty(Code::DECOMPRESSION_FAILED));
                         }
                     };
                 }
                 // Trailers beyond the limit are not kept; the response goes on without.
                 Some(Part::HeadTooLarge) => {}
-                Some(Part::Head(_)) => return Err(Gone::Faulty(Code::FRAME_UNEXPECTED)),
+                Some(Part::Head(_)) => return Err(faulty(Code::FRAME_UNEXPECTED)),
             }
         }
         let taken = offered - input.len();
         slot.rest = rest.slice(taken..);
-        self.charge_frames(slot.reader.take_glitches());
+        self.charge_glitches(slot.reader.take_glitches());
         Ok(())
     }
 
     /// A response has broken a rule: ends its stream, or the connection.
     fn give_up(&self, place: Place, gone: Gone) {
         match gone {
-            Gone::Faulty(code) => self.fail(code),
+            Gone::Ended(Ended::Faulty(code)) => self.fail(code),
             Gone::Babbled => self.reset(place.id, Code::EXCESSIVE_LOAD),
             Gone::Refused
             | Gone::Reset(_)
             | Gone::Broken(_)
             | Gone::Closed
-            | Gone::Left(_)
-            | Gone::Broke(_)
-            | Gone::Silent => self.reset(place.id, Code::MESSAGE_ERROR),
+            | Gone::Ended(Ended::Left(_) | Ended::Broke(_) | Ended::Silent) => {
+                self.reset(place.id, Code::MESSAGE_ERROR)
+            }
         }
     }
 }
@@ -404,6 +404,6 @@ fn gone_with(code: Code) -> Gone {
 fn gone_by(fault: Fault) -> Gone {
     match fault {
         Fault::Stream(_) => Gone::Broken(None),
-        Fault::Connection(code) => Gone::Faulty(code),
+        Fault::Connection(code) => faulty(code),
     }
 }

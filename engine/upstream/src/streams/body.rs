@@ -8,8 +8,9 @@ use sluice_message::Fields;
 use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
 use super::call::StreamCall;
-use super::connection::{Lost, Streams, Taken};
+use super::connection::{Streams, Taken};
 use sluice_net::body::{Body, BodyStream};
+use sluice_net::body_piece::BodyPiece;
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::limits::COPY_BYTES_MAX;
 use sluice_net::worker::Worker;
@@ -19,12 +20,8 @@ pub(super) struct StreamBody<C: Streams> {
     worker: Rc<Worker>,
     /// The call, until the body has ended.
     call: Option<Box<StreamCall<C>>>,
-    /// Data taken from the connection.
-    buf: Vec<u8>,
-    /// How much of it has been consumed.
-    used: usize,
-    /// Content still to come or not consumed, if its length was declared; the codec verifies the length.
-    left: Option<u64>,
+    /// Data taken from the connection. The codec verifies a declared length.
+    piece: BodyPiece,
     bytes_read: u64,
     trailers: Option<Fields>,
 }
@@ -43,41 +40,31 @@ impl<C: Streams> StreamBody<C> {
         StreamBody {
             worker: worker.clone(),
             call: Some(call),
-            buf: Vec::new(),
-            used: 0,
-            left,
+            piece: BodyPiece::new(left),
             bytes_read: 0,
             trailers: None,
         }
     }
 
-    fn give_back(&mut self) {
-        self.used = 0;
-        let buf = std::mem::take(&mut self.buf);
-        self.worker.buffers.give_back(buf);
-    }
-
     /// Takes received data. Ready when there is some, or the body has ended.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.buf.clear();
-        self.used = 0;
+        let buf = self.piece.refill();
         let Some(call) = &mut self.call else {
             return Poll::Ready(Ok(()));
         };
         let Some(id) = call.seat.id() else {
             return Poll::Ready(Ok(()));
         };
-        match call.seat.mux.take(id, &mut self.buf, cx) {
+        match call.seat.mux.take(id, buf, cx) {
             Taken::Content => {
-                self.bytes_read += self.buf.len() as u64;
-                call.upload.note_received(self.buf.len());
+                self.bytes_read += buf.len() as u64;
+                call.upload.note_received(buf.len());
                 Poll::Ready(Ok(()))
             }
             Taken::End(trailers) => {
                 self.trailers = trailers;
-                self.left = Some(0);
                 self.call = None;
-                self.give_back();
+                self.piece.end(&self.worker.buffers);
                 Poll::Ready(Ok(()))
             }
             Taken::Gone(gone) => Poll::Ready(Err(gone.failure())),
@@ -87,8 +74,7 @@ impl<C: Streams> StreamBody<C> {
                 if polled.is_ready() {
                     call.seat.mux.retire();
                 }
-                // A waiting body holds no memory.
-                self.give_back();
+                self.piece.give_back(&self.worker.buffers);
                 polled.map(Err)
             }
         }
@@ -124,7 +110,7 @@ impl<C: Streams> BodyStream for StreamBody<C> {
         match &self.trailers {
             // A body with a declared length cannot have trailers.
             Some(_) => None,
-            None => self.left,
+            None => self.piece.left(),
         }
     }
 
@@ -134,25 +120,18 @@ impl<C: Streams> BodyStream for StreamBody<C> {
         {
             return Poll::Ready(Err(failure));
         }
-        if self.used == self.buf.len() && self.call.is_some() {
+        if self.piece.rest().is_empty() && self.call.is_some() {
             match self.poll_take(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
                 Poll::Pending => return Poll::Pending,
             }
         }
-        Poll::Ready(Ok(&self.buf[self.used..]))
+        Poll::Ready(Ok(self.piece.rest()))
     }
 
     fn consume(&mut self, count: usize) {
-        self.used += count;
-        assert!(
-            self.used <= self.buf.len(),
-            "only what was shown is consumed"
-        );
-        if let Some(left) = &mut self.left {
-            *left = left.saturating_sub(count as u64);
-        }
+        self.piece.consume(count);
         if let Some(call) = &self.call
             && let Some(id) = call.seat.id()
         {
@@ -167,6 +146,6 @@ impl<C: Streams> BodyStream for StreamBody<C> {
 
 impl<C: Streams> Drop for StreamBody<C> {
     fn drop(&mut self) {
-        self.give_back();
+        self.piece.give_back(&self.worker.buffers);
     }
 }

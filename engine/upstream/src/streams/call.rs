@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use sluice_message::{ResponseHead, Status};
 use sluice_wire::h1::{self, ResponseFraming, ResponseKind};
 
-use super::connection::{Found, Lost, Streams};
+use super::connection::{Found, Streams};
+use super::gone::Gone;
 use super::reserved_stream::Seat;
 use crate::link::Origin;
 use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
@@ -27,7 +28,7 @@ pub struct StreamCall<C: Streams> {
     pub(super) silence: Silence,
     interim_responses: InterimResponses,
     heard: Heard,
-    gone: Option<C::Gone>,
+    gone: Option<Gone<C::Ending>>,
 }
 
 impl<C: Streams> StreamCall<C> {
@@ -61,7 +62,7 @@ impl<C: Streams> StreamCall<C> {
         worker: &Worker,
     ) -> Poll<Result<Response, Failure>> {
         let Some(id) = self.seat.id() else {
-            return Poll::Ready(Err(self.lose(C::Gone::REFUSED)));
+            return Poll::Ready(Err(self.lose(Gone::Refused)));
         };
         loop {
             if let Poll::Ready(Err(failure)) = self.upload.poll_frames(&self.seat, cx) {
@@ -112,14 +113,14 @@ impl<C: Streams> StreamCall<C> {
         Pool::of(worker).give_back(head);
     }
 
-    fn lose(&mut self, gone: C::Gone) -> Failure {
+    fn lose(&mut self, gone: Gone<C::Ending>) -> Failure {
         self.gone = Some(gone);
         gone.failure()
     }
 
     pub(crate) fn fail(&mut self, failure: Failure) -> CallFailure {
         let is_sent = self.seat.id().is_some_and(|id| self.seat.mux.was_sent(id));
-        let is_refused = self.gone.is_some_and(Lost::is_refused);
+        let is_refused = self.gone.is_some_and(Gone::is_refused);
         let retry = match (failure.side, is_refused, is_sent) {
             (Side::Client, _, _) => Retry::Never,
             (_, true, _) | (_, _, false) => Retry::Always,
@@ -127,7 +128,7 @@ impl<C: Streams> StreamCall<C> {
             (_, false, true) => Retry::IfIdempotent,
         };
         // The connection works if the upstream resets a single stream: another one would not help.
-        let origin = match self.gone.is_some_and(Lost::is_reset) {
+        let origin = match self.gone.is_some_and(Gone::is_reset) {
             true => Origin::Fresh,
             false => self.seat.origin(),
         };

@@ -9,6 +9,7 @@ use sluice_message::{Fields, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::sections::End;
 
+use super::gone::{Ending, Gone};
 use super::membership::{Membership, Sharing};
 use super::shared_pool::{Shared, Shelf};
 use crate::endpoint::Endpoint;
@@ -40,27 +41,12 @@ pub enum Taken<G> {
     Gone(G),
 }
 
-/// Why a response is missing or incomplete.
-pub trait Lost: Copy {
-    /// The upstream has not processed the request.
-    const REFUSED: Self;
-
-    /// Whether the upstream has not processed the request.
-    fn is_refused(self) -> bool;
-
-    /// Whether the upstream has reset this stream only.
-    fn is_reset(self) -> bool;
-
-    /// The failure to report for a call whose stream is gone.
-    fn failure(self) -> Failure;
-}
-
 /// A shared connection as its calls see it.
 pub trait Streams: Shared + Sized + 'static {
     /// A stream.
     type Id: Copy;
-    /// Why a stream is gone.
-    type Gone: Lost;
+    /// Why such connections end.
+    type Ending: Ending;
 
     /// What it has in common with those of the other protocol.
     fn membership(&self) -> &Membership<Self>;
@@ -86,10 +72,10 @@ pub trait Streams: Shared + Sized + 'static {
         id: Self::Id,
         spare: impl FnOnce() -> ResponseHead,
         cx: &Context<'_>,
-    ) -> Found<Self::Gone>;
+    ) -> Found<Gone<Self::Ending>>;
 
     /// Moves received data to `buf`, which is empty; if there is none, the task of `cx` is woken when there is.
-    fn take(&self, id: Self::Id, buf: &mut Vec<u8>, cx: &Context<'_>) -> Taken<Self::Gone>;
+    fn take(&self, id: Self::Id, buf: &mut Vec<u8>, cx: &Context<'_>) -> Taken<Gone<Self::Ending>>;
 
     /// If the response has arrived completely and has no trailers, the number of bytes not taken yet; otherwise `None`.
     fn whole(&self, id: Self::Id) -> Option<usize>;

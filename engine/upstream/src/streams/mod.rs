@@ -4,6 +4,7 @@
 mod body;
 mod call;
 mod connection;
+mod gone;
 mod membership;
 mod obtain;
 mod reserved_stream;
@@ -11,7 +12,8 @@ mod shared_pool;
 mod upload;
 
 pub use call::StreamCall;
-pub use connection::{Dialled, Dials, Found, Lost, Streams, Taken};
+pub use connection::{Dialled, Dials, Found, Streams, Taken};
+pub use gone::{Ending, Gone};
 pub use membership::{Membership, Sharing};
 pub(crate) use obtain::{obtain, take};
 pub use reserved_stream::Seat;

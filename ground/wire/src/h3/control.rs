@@ -28,7 +28,7 @@ pub enum ControlEvent {
 /// Reads the frames of the peer's control stream. After an error it is of no use any more, as the connection is.
 #[derive(Debug)]
 pub struct ControlReader {
-    us: Reader,
+    us: Us,
     splitter: FrameSplitter,
     /// The payload of the open frame, if it has to be read as a whole.
     payload: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct ControlReader {
 
 /// Which end of a connection reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
+pub(super) enum Us {
     Server,
     Client,
 }
@@ -49,15 +49,15 @@ enum Reader {
 impl ControlReader {
     /// A reader for the control stream of a client.
     pub fn of_client() -> ControlReader {
-        ControlReader::new(Reader::Server)
+        ControlReader::new(Us::Server)
     }
 
     /// A reader for the control stream of a server.
     pub fn of_server() -> ControlReader {
-        ControlReader::new(Reader::Client)
+        ControlReader::new(Us::Client)
     }
 
-    fn new(us: Reader) -> ControlReader {
+    pub(super) fn new(us: Us) -> ControlReader {
         ControlReader {
             us,
             splitter: FrameSplitter::new(),
@@ -122,7 +122,7 @@ impl ControlReader {
             FrameKind::MAX_PUSH_ID
             | FrameKind::PRIORITY_UPDATE
             | FrameKind::PRIORITY_UPDATE_OF_PUSH
-                if self.us == Reader::Client =>
+                if self.us == Us::Client =>
             {
                 return Err(Code::FRAME_UNEXPECTED);
             }
@@ -186,7 +186,7 @@ impl ControlReader {
 
     fn take_goaway(&mut self, number: u64) -> Result<ControlEvent, Code> {
         // RFC 9114, section 5.2: it names a request for clients, and does not grow.
-        let is_stream = self.us == Reader::Server || number.is_multiple_of(4);
+        let is_stream = self.us == Us::Server || number.is_multiple_of(4);
         if !is_stream || number > self.goaway {
             return Err(Code::ID_ERROR);
         }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::error::Code;
 use super::frame::{FrameKind, encode_frame_head};
+use super::limits::Limits;
 use super::varint::{decode_varint, encode_varint};
 
 /// The settings of one end. Those that neither end needs to know are not kept.
@@ -30,6 +31,18 @@ impl Default for Settings {
             section_bytes_max: u64::MAX,
             extended_connect: false,
             datagrams: false,
+        }
+    }
+}
+
+impl From<&Limits> for Settings {
+    /// What an end with these limits announces, without extensions.
+    fn from(limits: &Limits) -> Self {
+        Settings {
+            table_bytes_max: limits.table_bytes_max.into(),
+            blocked_streams_max: limits.blocked_streams_max.into(),
+            section_bytes_max: limits.block_bytes_max as u64,
+            ..Settings::default()
         }
     }
 }

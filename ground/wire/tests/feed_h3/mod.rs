@@ -7,7 +7,8 @@ use sluice_message::{Fields, Method, RequestHead, ResponseHead, Status, Version}
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h3::qpack::{Decoder, Outcome};
 use sluice_wire::h3::{
-    ControlReader, Follows, HeadReader, HeadWriter, Limits, MessageReader, Part, Read,
+    Code, ControlReader, Follows, HeadReader, HeadWriter, Limits, MessageReader, Part, PeerEvent,
+    PeerStreams, Read,
 };
 use sluice_wire::sections::{End, HeadLimits};
 
@@ -114,6 +115,58 @@ pub fn check_control(bytes: &[u8]) {
         }
         (events, None, reader.take_glitches())
     });
+}
+
+/// The streams that a peer opens in one direction. The first byte says whose; then each byte says which of four streams goes
+/// on, and how many bytes follow of it, none for its end.
+pub fn check_peer_streams(bytes: &[u8]) {
+    let Some((first, mut rest)) = bytes.split_first() else {
+        return;
+    };
+    let mut steps = Vec::new();
+    while let Some((which, more)) = rest.split_first() {
+        let (piece, behind) = more.split_at(more.len().min(usize::from(which / 4)));
+        steps.push((u64::from(which % 4), piece));
+        rest = behind;
+    }
+    let whole = read_peer_streams(*first, &steps, usize::MAX);
+    assert_eq!(read_peer_streams(*first, &steps, 1), whole, "byte by byte");
+    assert_eq!(read_peer_streams(*first, &steps, 2), whole, "in twos");
+}
+
+/// The events, without how often entries arrived, and the error or the glitches.
+fn read_peer_streams(
+    first: u8,
+    steps: &[(u64, &[u8])],
+    at_once: usize,
+) -> (Vec<PeerEvent>, Result<u32, Code>) {
+    let mut streams = match first % 2 {
+        0 => PeerStreams::of_client(),
+        _ => PeerStreams::of_server(),
+    };
+    (0..4).for_each(|id| streams.accept(id));
+    let mut decoder = Decoder::new(&LIMITS);
+    let mut events = Vec::new();
+    for (id, bytes) in steps {
+        if bytes.is_empty()
+            && let Err(code) = streams.end(*id)
+        {
+            return (events, Err(code));
+        }
+        for piece in bytes.chunks(at_once) {
+            let mut input = piece;
+            loop {
+                match streams.receive(*id, &mut input, &mut decoder, &LIMITS) {
+                    Ok(Some(PeerEvent::Entries)) => {}
+                    Ok(Some(event)) => events.push(event),
+                    Ok(None) => break,
+                    Err(code) => return (events, Err(code)),
+                }
+            }
+            assert!(input.is_empty(), "nothing is left for later");
+        }
+    }
+    (events, Ok(streams.take_glitches()))
 }
 
 /// An encoder stream and a field section. The first byte is the length of the section, which comes before the stream; it

@@ -281,7 +281,7 @@ impl<'a> Steps<'a> {
     fn pause(&mut self) {
         let Some(watch) = &mut self.watch else {
             match self.store.watch(self.layout.nodes()) {
-                // It does not tell of what was written before it: the caller has to look again.
+                // It does not report what was written before it: the caller has to look again.
                 Ok(watch) => self.watch = Some(watch),
                 Err(_) => thread::sleep(PUSH_LOOK),
             }

@@ -633,8 +633,8 @@ fn a_push_reads_the_verdicts_again_once_it_watches_them() {
     let store = Probe::default();
     // The nodes use the store itself: only the push is observed.
     let nodes = fleet(&store.store, 2, "a");
-    // They answer once the push waits for them: it has looked before.
-    let answers = TestNode::start_with(&store.store, "slow", "a", {
+    // They respond once the push waits for them: it has looked before.
+    let slow = TestNode::start_with(&store.store, "slow", "a", {
         let watches = store.watches.clone();
         move |text| {
             if text == "b" {
@@ -656,7 +656,7 @@ fn a_push_reads_the_verdicts_again_once_it_watches_them() {
         0,
         "what was written before a watch is only seen by another look"
     );
-    drop((nodes, answers));
+    drop((nodes, slow));
 }
 
 #[test]

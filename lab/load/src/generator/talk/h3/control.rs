@@ -1,18 +1,16 @@
 //! The streams that are not requests (RFC 9114, section 6.2): the control streams of both ends and those of QPACK.
 
 use quinn_proto::{Connection, Dir, StreamId};
-use sluice_wire::h3::qpack::{Decoder, DecoderStreamReader};
-use sluice_wire::h3::{
-    Code, ControlEvent, ControlReader, Limits, Settings, StreamKind, StreamKindReader,
-};
+use sluice_wire::h3::qpack::Decoder;
+use sluice_wire::h3::{Code, ControlEvent, Limits, PeerEvent, PeerStreams, Settings, StreamKind};
 
 use super::{Received, receive};
 
 /// The streams of a connection that are not requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Control {
     /// Those of the server. QUIC bounds how many may be open.
-    theirs: Vec<(StreamId, Kind)>,
+    theirs: PeerStreams,
     /// Our control stream.
     own: Own,
     /// Our stream of decoder instructions, once there are any.
@@ -26,26 +24,6 @@ struct Own {
     unsent: Vec<u8>,
 }
 
-#[derive(Debug)]
-enum Kind {
-    /// Its kind has not arrived.
-    Unknown(StreamKindReader),
-    Control(Box<ControlReader>),
-    Encoder,
-    Decoder(DecoderStreamReader),
-    /// A kind that has no meaning here.
-    Ignored,
-}
-
-impl Kind {
-    fn is_critical(&self) -> bool {
-        match self {
-            Kind::Control(_) | Kind::Encoder | Kind::Decoder(_) => true,
-            Kind::Unknown(_) | Kind::Ignored => false,
-        }
-    }
-}
-
 /// What happened on these streams.
 #[derive(Debug, Default)]
 pub struct Heard {
@@ -55,15 +33,20 @@ pub struct Heard {
     pub unblocked: Vec<StreamId>,
 }
 
+impl Default for Control {
+    fn default() -> Self {
+        Control {
+            theirs: PeerStreams::of_server(),
+            own: Own::default(),
+            decoder: Own::default(),
+        }
+    }
+}
+
 impl Control {
     /// Announces our settings, as soon as the server allows a stream.
     pub fn open(&mut self, quic: &mut Connection, limits: &Limits) {
-        let settings = Settings {
-            table_bytes_max: limits.table_bytes_max.into(),
-            blocked_streams_max: limits.blocked_streams_max.into(),
-            section_bytes_max: limits.block_bytes_max as u64,
-            ..Settings::default()
-        };
+        let settings = Settings::from(limits);
         settings.encode(&mut self.own.unsent);
         self.own.flush(quic, StreamKind::Control);
     }
@@ -81,8 +64,7 @@ impl Control {
 
     /// The server has opened a stream.
     pub fn accept(&mut self, id: StreamId) {
-        let kind = Kind::Unknown(StreamKindReader::default());
-        self.theirs.push((id, kind));
+        self.theirs.accept(id.into());
     }
 
     /// Reads a stream of the server.
@@ -97,79 +79,33 @@ impl Control {
         decoder: &mut Decoder,
         heard: &mut Heard,
     ) -> Result<(), Code> {
-        loop {
-            let Some(at) = self.theirs.iter().position(|(other, _)| *other == id) else {
-                return Ok(());
+        let stream = u64::from(id);
+        while self.theirs.has(stream) {
+            let bytes = match receive(quic, id) {
+                Received::Nothing => break,
+                Received::Data(bytes) => bytes,
+                Received::End | Received::Reset(_) => return self.theirs.end(stream),
             };
-            match receive(quic, id) {
-                Received::Nothing => return Ok(()),
-                Received::Data(bytes) => {
-                    self.take(at, &bytes, limits, decoder, heard)?;
-                    if let Kind::Ignored = self.theirs[at].1 {
-                        self.theirs.swap_remove(at);
+            let mut input = &bytes[..];
+            while let Some(event) = self.theirs.receive(stream, &mut input, decoder, limits)? {
+                match event {
+                    PeerEvent::Unwanted => {
                         let code = super::number(Code::STREAM_CREATION_ERROR);
                         let _ = quic.recv_stream(id).stop(code);
                     }
-                }
-                Received::End | Received::Reset(_) => {
-                    let (_, kind) = self.theirs.swap_remove(at);
-                    return match kind.is_critical() {
-                        true => Err(Code::CLOSED_CRITICAL_STREAM),
-                        false => Ok(()),
-                    };
-                }
-            }
-        }
-    }
-
-    fn take(
-        &mut self,
-        at: usize,
-        mut input: &[u8],
-        limits: &Limits,
-        decoder: &mut Decoder,
-        heard: &mut Heard,
-    ) -> Result<(), Code> {
-        if let Kind::Unknown(reader) = &mut self.theirs[at].1 {
-            let Some(kind) = reader.receive(&mut input) else {
-                return Ok(());
-            };
-            let kind = match kind {
-                StreamKind::Control => Kind::Control(Box::new(ControlReader::of_server())),
-                StreamKind::Encoder => Kind::Encoder,
-                StreamKind::Decoder => Kind::Decoder(DecoderStreamReader::default()),
-                // We have allowed no push.
-                StreamKind::Push => return Err(Code::ID_ERROR),
-                StreamKind::Unknown => Kind::Ignored,
-            };
-            let same = std::mem::discriminant(&kind);
-            let is_same = |(_, other): &(_, Kind)| std::mem::discriminant(other) == same;
-            if kind.is_critical() && self.theirs.iter().any(is_same) {
-                return Err(Code::STREAM_CREATION_ERROR);
-            }
-            self.theirs[at].1 = kind;
-        }
-        match &mut self.theirs[at].1 {
-            Kind::Unknown(_) | Kind::Ignored => Ok(()),
-            Kind::Decoder(reader) => reader.receive(input),
-            Kind::Encoder => {
-                let taken = decoder.receive(input);
-                taken.map_err(|_| Code::ENCODER_STREAM_ERROR)?;
-                while let Some(stream) = decoder.ready() {
-                    heard.unblocked.extend(super::stream(stream));
-                }
-                Ok(())
-            }
-            Kind::Control(reader) => {
-                while let Some(event) = reader.receive(&mut input, limits)? {
-                    match event {
-                        ControlEvent::GoAway(from) => heard.goaway = Some(from),
-                        ControlEvent::Settings(_) | ControlEvent::Priority { .. } => {}
+                    PeerEvent::Entries => {
+                        while let Some(stream) = decoder.ready() {
+                            heard.unblocked.extend(super::stream(stream));
+                        }
                     }
+                    PeerEvent::Control(ControlEvent::GoAway(from)) => heard.goaway = Some(from),
+                    PeerEvent::Control(
+                        ControlEvent::Settings(_) | ControlEvent::Priority { .. },
+                    ) => {}
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 }
 
