@@ -166,7 +166,8 @@ fn many_reloads_leave_nothing_behind() {
         "{files} files became {}",
         server.open_files()
     );
-    assert_eq!(server.status("Threads"), threads);
+    // A thread of the fiftieth reload may still have been ending.
+    assert!(server.status("Threads") <= threads);
     let grown = server.status("VmRSS").saturating_sub(memory);
     assert!(
         grown < 4 * 1024 + MEMORY_STEPS,

@@ -19,7 +19,7 @@ pub const FOLDER: Verdict =
 /// What holds for `client_body_buffer_size`.
 pub const REQUEST: Verdict = Partly("default: 64k");
 /// What holds for `client_body_in_single_buffer`.
-pub const PIECES: Verdict = Always("bodies are read in buffers of 64 KiB");
+pub const PIECES: Verdict = Always("bodies are read in buffers of 64 or 128 KiB");
 
 /// The directives of modules whose responses wait in buffers.
 pub const DIRECTIVES: &[Definition] = &[
@@ -28,7 +28,7 @@ pub const DIRECTIVES: &[Definition] = &[
     )),
     once("buffering", Flag),
     once("buffers", Words(2, 2)).checked(arguments::buffers),
-    once("busy_buffers_size", Size).but(Always("up to 64 KiB stay in memory while they are sent")),
+    once("busy_buffers_size", Size).but(Always("up to 128 KiB stay in memory while they are sent")),
     once("max_temp_file_size", Size),
     once("request_buffering", Flag),
     once("temp_file_write_size", Size).but(Partly("from 4k to 1m (default: 64k)")),

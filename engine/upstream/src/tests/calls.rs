@@ -257,7 +257,7 @@ impl sluice_net::retirement::Outliving for Connection {
 }
 
 /// As many client connections as make calls look early for their responses.
-fn crowd(worker: &Worker) {
+fn add_clients(worker: &Worker) {
     for _ in 0..crate::limits::EARLY_LOOK_CONNECTIONS_MIN {
         worker.retirement.add(std::rc::Weak::<Connection>::new());
     }
@@ -275,7 +275,7 @@ fn an_early_look_finds_a_response_that_the_runtime_has_not_reported() {
         }
     });
     on_worker(|worker| async move {
-        crowd(&worker);
+        add_clients(&worker);
         let endpoint = fake.endpoint();
         // The first looks are usual ones, as none was successful before; then one tries, and all others follow.
         let trial = usize::from(crate::limits::EARLY_LOOK_INTERVAL) - 1;
@@ -323,7 +323,7 @@ fn an_early_look_that_finds_nothing_waits_for_the_response() {
         }
     });
     on_worker(|worker| async move {
-        crowd(&worker);
+        add_clients(&worker);
         Pool::of(&worker).early_looks.note_found();
         let endpoint = fake.endpoint();
         let link = obtain_link(&worker, &endpoint).await;

@@ -23,7 +23,7 @@ pub(super) static HTTP: Options<HttpTransport> = Options::new(
             Size(|http| &mut http.read_buffer_size),
         )
         .but(Partly(
-            "4 KiB to 1 MiB of an HTTP/1 response body; the default is 64 KiB",
+            "4 KiB to 1 MiB of an HTTP/1 response body; the default is 128 KiB, and 64 KiB for slow clients",
         )),
         option::<HttpTransport>(
             "write_buffer",
