@@ -177,23 +177,14 @@ impl Hosts {
     }
 
     fn number(&self, host: &[u8]) -> u16 {
-        let Ok(host) = std::str::from_utf8(host) else {
-            return OTHER_HOST;
-        };
+        let text = || std::str::from_utf8(host).ok();
         match self {
             Hosts::None => OTHER_HOST,
-            Hosts::Named(named) => named.get(host).copied().unwrap_or(OTHER_HOST),
-            Hosts::Any(seen) => {
-                let found = seen.read().expect(NEVER_POISONED).get(host).copied();
-                found.unwrap_or_else(|| {
-                    let mut seen = seen.write().expect(NEVER_POISONED);
-                    let next = seen.len() as u16 + 1;
-                    if usize::from(next) > HOSTS_MAX {
-                        return OTHER_HOST;
-                    }
-                    *seen.entry(host.into()).or_insert(next)
-                })
+            Hosts::Named(named) => {
+                let found = text().and_then(|host| named.get(host));
+                found.copied().unwrap_or(OTHER_HOST)
             }
+            Hosts::Any(seen) => text().map_or(OTHER_HOST, |host| number_of_any(seen, host)),
         }
     }
 
@@ -212,6 +203,19 @@ impl Hosts {
             Hosts::Any(seen) => Some(list(&seen.read().expect(NEVER_POISONED))),
         }
     }
+}
+
+/// The number of a host, which gets one if the limit allows.
+fn number_of_any(seen: &RwLock<HashMap<Box<str>, u16>>, host: &str) -> u16 {
+    let found = seen.read().expect(NEVER_POISONED).get(host).copied();
+    found.unwrap_or_else(|| {
+        let mut seen = seen.write().expect(NEVER_POISONED);
+        let next = seen.len() as u16 + 1;
+        if usize::from(next) > HOSTS_MAX {
+            return OTHER_HOST;
+        }
+        *seen.entry(host.into()).or_insert(next)
+    })
 }
 
 /// The metrics of one server.
@@ -248,7 +252,7 @@ impl SiteMetrics {
             && let Some(table) = self.http.tables.get(exchange.worker.index)
         {
             marks.kinds |= bit;
-            table.enter(self.labels(exchange, kind, None));
+            table.enter(self.labels(self.host(exchange), kind));
         }
         marks
     }
@@ -280,26 +284,30 @@ impl SiteMetrics {
             response_size: completion.body_bytes_sent,
         };
         let method = method_number(&exchange.req.method);
-        for kind in (0..KINDS_MAX as u8).filter(|kind| kinds & (1 << kind) != 0) {
-            table.leave(self.labels(exchange, kind, None), failed);
+        let host = self.host(exchange);
+        let mut left = kinds;
+        while left != 0 {
+            let labels = self.labels(host, left.trailing_zeros() as u8);
+            left &= left - 1;
+            table.leave(labels, failed);
             if !aborted {
-                let response = ResponseLabels { status, method };
-                table.response(self.labels(exchange, kind, Some(response)), measured);
+                let response = Some(ResponseLabels { status, method });
+                table.response(Labels { response, ..labels }, measured);
             }
         }
     }
 
-    fn labels<C>(
-        &self,
-        exchange: &Exchange<C>,
-        kind: u8,
-        response: Option<ResponseLabels>,
-    ) -> Labels {
+    fn host<C>(&self, exchange: &Exchange<C>) -> u16 {
+        self.http.hosts.number(&exchange.req.host)
+    }
+
+    /// The labels of requests in progress.
+    fn labels(&self, host: u16, kind: u8) -> Labels {
         Labels {
             server: self.server,
             kind,
-            host: self.http.hosts.number(&exchange.req.host),
-            response,
+            host,
+            response: None,
         }
     }
 }
