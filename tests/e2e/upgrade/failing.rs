@@ -61,10 +61,14 @@ fn a_configuration_that_cannot_run_is_reported_and_changes_nothing() {
     assert!(why.contains("/proc/nothing/a.log"), "{why}");
     assert_goes_on(&running);
     // Of an upgrade by signal only the log knows.
+    let words = "the new process of the binary upgrade has exited";
+    let await_lines = |count: usize| {
+        let are_there = || running.server.stderr().matches(words).count() == count;
+        eventually("the log", are_there, || running.server.stderr());
+    };
+    await_lines(2);
     running.server.signal(Signal::User2);
-    running
-        .server
-        .wait_for_words("the new process of the binary upgrade has exited");
+    await_lines(3);
     assert_goes_on(&running);
 }
 

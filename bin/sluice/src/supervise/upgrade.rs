@@ -283,14 +283,14 @@ impl Process {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
+        self.put_pidfile_back();
+        // It may have made itself the main process.
+        self.readiness.ready();
         self.log
             .warn("", "the new process of the binary upgrade has exited")
             .text("error", &status)
             .texts("reason", upgrade.problem.clone())
             .send();
-        self.put_pidfile_back();
-        // It may have made itself the main process.
-        self.readiness.ready();
         let why = upgrade.problem.take();
         let why = why.unwrap_or_else(|| format!("the new process ended ({status})"));
         upgrade.request.refuse(why);
