@@ -2,6 +2,8 @@
 //! produces the responses.
 
 mod body;
+#[cfg(test)]
+mod bulk_tests;
 mod h1;
 mod h2;
 mod head;
