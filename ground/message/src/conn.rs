@@ -139,15 +139,11 @@ impl IpText {
         };
         match ip {
             IpAddr::V4(v4) => {
-                for (index, octet) in v4.octets().into_iter().enumerate() {
-                    if index > 0 {
-                        text.push(b'.');
-                    }
-                    for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
-                        if octet >= least {
-                            text.push(b'0' + octet / unit % 10);
-                        }
-                    }
+                let [first, rest @ ..] = v4.octets();
+                text.push_octet(first);
+                for octet in rest {
+                    text.push(b'.');
+                    text.push_octet(octet);
                 }
             }
             IpAddr::V6(v6) => alloc::format!("{v6}")
@@ -166,7 +162,32 @@ impl IpText {
         self.text[usize::from(self.len)] = byte;
         self.len += 1;
     }
+
+    fn push_octet(&mut self, octet: u8) {
+        let (digits, count) = OCTETS[usize::from(octet)];
+        let at = usize::from(self.len);
+        // What follows overwrites the places of digits that it does not have.
+        self.text[at..at + digits.len()].copy_from_slice(&digits);
+        self.len += count;
+    }
 }
+
+/// The digits of each octet from the left, and their number.
+const OCTETS: [([u8; 3], u8); 256] = {
+    let mut octets = [([0; 3], 0); 256];
+    let mut octet = 0;
+    while octet < 256 {
+        let [hundreds, tens, ones] = [octet / 100, octet / 10 % 10, octet % 10];
+        let [hundreds, tens, ones] = [b'0' + hundreds as u8, b'0' + tens as u8, b'0' + ones as u8];
+        octets[octet] = match octet {
+            0..10 => ([ones, 0, 0], 1),
+            10..100 => ([tens, ones, 0], 2),
+            _ => ([hundreds, tens, ones], 3),
+        };
+        octet += 1;
+    }
+    octets
+};
 
 impl ConnInfo {
     /// `https` where there is TLS.
@@ -261,6 +282,11 @@ mod tests {
                 IpText::new(text.parse().unwrap()).as_bytes(),
                 text.as_bytes()
             );
+        }
+        for octet in 0..=255u8 {
+            let ip = core::net::Ipv4Addr::new(octet, 255, octet, octet);
+            let text = alloc::format!("{ip}");
+            assert_eq!(IpText::new(ip.into()).as_bytes(), text.as_bytes());
         }
     }
 }
