@@ -1,6 +1,7 @@
 //! Temporary folders of tests.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A temporary folder, removed on drop.
@@ -8,11 +9,34 @@ pub struct TempFolder(PathBuf);
 
 impl TempFolder {
     pub fn new() -> TempFolder {
+        TempFolder::below(&std::env::temp_dir())
+    }
+
+    /// A folder in memory, if there is room: on a disk that other programs keep busy a write may take seconds.
+    pub fn in_memory() -> TempFolder {
+        const MEMORY: &str = "/dev/shm";
+        const FREE_KIB_MIN: u64 = 1024 * 1024;
+        let output = Command::new("df")
+            .args(["-k", "--output=avail", MEMORY])
+            .output();
+        let text = output.map(|output| output.stdout).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let free = text
+            .lines()
+            .last()
+            .and_then(|line| line.trim().parse().ok());
+        if free.is_some_and(|free: u64| free >= FREE_KIB_MIN) {
+            return TempFolder::below(Path::new(MEMORY));
+        }
+        TempFolder::new()
+    }
+
+    fn below(parent: &Path) -> TempFolder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Always of the same length: texts that are wrapped have the same lines then.
         let name = format!("sluice-test-{:07}-{number:04}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(name);
         std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
         TempFolder(path)
     }

@@ -28,7 +28,7 @@ impl Cluster {
         if !can_run("etcd", &["--version"]) || !can_run("etcdctl", &["--help"]) {
             return None;
         }
-        let folder = TempFolder::new();
+        let folder = TempFolder::in_memory();
         let ports: Vec<(u16, u16)> = (0..count).map(|_| (free_port(), free_port())).collect();
         let names = ports.iter().enumerate();
         let all: Vec<String> = names

@@ -15,6 +15,14 @@ use crate::wait::{TIMEOUT, until};
 /// The user `nobody` and its group, as Debian and others number them.
 const NOBODY: u32 = 65_534;
 
+/// Nothing of a test survives it: neither files that were not written yet, nor the shared memory of a server that was killed,
+/// which would stay in `/dev/shm`.
+const SETTINGS: [&str; 3] = [
+    "fsync=off",
+    "shared_buffers=16MB",
+    "dynamic_shared_memory_type=mmap",
+];
+
 /// A server in a temporary folder. Its superuser is `admin`, who needs no password over its socket.
 pub struct Server {
     engine: Engine,
@@ -31,7 +39,7 @@ impl Server {
             skipped("PostgreSQL is not installed");
             return None;
         };
-        let folder = TempFolder::new();
+        let folder = TempFolder::in_memory();
         let path = folder.path();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         if is_root() {
@@ -184,8 +192,7 @@ fn run(programs: &Path, folder: &Path, port: u16, settings: &[&str]) -> Engine {
     command.arg("-D").arg(folder.join("data"));
     command.args(["-p", &port.to_string(), "-h", "127.0.0.1", "-k"]);
     command.arg(folder);
-    // Nothing of a test survives it.
-    for setting in ["fsync=off", "shared_buffers=16MB"].iter().chain(settings) {
+    for setting in SETTINGS.iter().chain(settings) {
         command.args(["-c", setting]);
     }
     Engine::start(&mut command, &folder.join("postgres.log"))

@@ -25,7 +25,7 @@ impl Server {
         if !can_run("redis-server", &["--version"]) || !can_run("redis-cli", &["--version"]) {
             return None;
         }
-        let folder = TempFolder::new();
+        let folder = TempFolder::in_memory();
         let port = free_port();
         let plain = match more.contains(&"--tls-port") {
             true => "0".to_owned(),
