@@ -174,7 +174,11 @@ impl LinkCall {
     fn poll_receive(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Result<(), Failure>> {
         // The buffer is allocated only for the read: ten thousand requests may be waiting for their responses.
         if self.received.capacity() == 0 {
-            self.received = worker.buffers.bulk();
+            // A configured size is that of what follows; the first read is for the head.
+            self.received = match self.link.endpoint.options().read_bytes {
+                Some(_) => worker.buffers.small(),
+                None => worker.buffers.bulk(),
+            };
         } else {
             self.received.reserve(READ_BUFFER_BYTES / 2);
         }

@@ -155,17 +155,14 @@ impl ResponseBody {
             .call
             .as_ref()
             .and_then(|call| call.link.endpoint.options().read_bytes);
-        let usual = match self.is_receiver_slow {
-            true => BODY_BUFFER_BYTES,
-            false => BULK_BUFFER_BYTES,
+        let usual = match (set, self.is_receiver_slow) {
+            (Some(bytes), _) => bytes,
+            (None, true) => BODY_BUFFER_BYTES,
+            (None, false) => BULK_BUFFER_BYTES,
         };
         let capacity = self.received.capacity();
-        let is_other = match set {
-            Some(bytes) => capacity < bytes,
-            None => capacity != usual,
-        };
         let buffers = &self.worker.buffers;
-        if capacity == 0 || (is_other && wants_large) {
+        if capacity == 0 || (wants_large && capacity != usual) {
             let fresh = match (wants_large, set) {
                 (false, _) => buffers.small(),
                 (true, None) if self.is_receiver_slow => buffers.large(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use sluice_net::failure::{FailureKind, Side};
-use sluice_net::limits::BULK_BUFFER_BYTES;
+use sluice_net::limits::{BODY_BUFFER_BYTES, BULK_BUFFER_BYTES, READ_BUFFER_BYTES};
 
 fn truncated(response: &'static str) {
     let fake = Fake::closing(response);
@@ -293,5 +293,53 @@ fn what_a_slow_receiver_leaves_is_kept_in_order() {
                 assert_eq!(fake.accepted(), 1, "the connection is reused");
             }
         });
+    }
+}
+
+/// The lengths of the pieces of an endless body, of which `take` says how many bytes are consumed at once.
+fn lengths_of_pieces(options: Options, take: impl Fn(usize) -> usize) -> Vec<usize> {
+    let fake = Fake::new(|mut socket| {
+        read_head(&mut socket);
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while socket.write_all(&[b'x'; BULK_BUFFER_BYTES]).is_ok() {}
+    });
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options);
+        let request = upload(GET, BodyFraming::None, RequestBody::None);
+        let begun = begin(&worker, &endpoint, Method::Get, request).await;
+        let (response, call) = begun.map_err(|f| f.failure).unwrap();
+        let body = call.into_body(&worker, response.framing, &mut Vec::new());
+        let Ok(Body::Stream(mut stream)) = body else {
+            panic!("an endless body is a stream")
+        };
+        let mut lengths = Vec::new();
+        for _ in 0..500 {
+            let length = poll_fn(|cx| stream.poll_data(cx).map_ok(<[u8]>::len));
+            let length = length.await.unwrap();
+            lengths.push(length);
+            stream.consume(take(length));
+        }
+        lengths
+    })
+}
+
+#[test]
+fn slow_receivers_and_settings_get_shorter_pieces() {
+    let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap();
+    let fast = lengths_of_pieces(Options::default(), |length| length);
+    assert!(longest(&fast) <= BULK_BUFFER_BYTES);
+    // A byte of each piece is left, which is all of the next one.
+    let slow = lengths_of_pieces(Options::default(), |length| length.max(2) - 1);
+    let after_the_first = slow.iter().position(|length| *length == 1).unwrap();
+    assert!(longest(&slow[after_the_first..]) <= BODY_BUFFER_BYTES);
+    for bytes in [READ_BUFFER_BYTES / 4, 2 * READ_BUFFER_BYTES] {
+        let options = Options {
+            read_bytes: Some(bytes),
+            ..Options::default()
+        };
+        let lengths = lengths_of_pieces(options, |length| length);
+        // What follows the head is read with it, if it has arrived by then.
+        assert!(lengths[0] <= READ_BUFFER_BYTES.max(bytes));
+        assert!(longest(&lengths[1..]) <= bytes);
     }
 }
