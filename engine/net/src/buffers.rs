@@ -49,32 +49,30 @@ impl Buffers {
 
     /// An empty buffer with a capacity of [`READ_BUFFER_BYTES`].
     pub fn small(&self) -> Vec<u8> {
-        self.small
-            .borrow_mut()
-            .pop()
-            .unwrap_or_else(|| self.allocate(READ_BUFFER_BYTES))
+        self.take(&self.small, READ_BUFFER_BYTES)
     }
 
     /// An empty buffer with a capacity of [`BODY_BUFFER_BYTES`], or [`READ_BUFFER_BYTES`] while memory is scarce.
     pub fn large(&self) -> Vec<u8> {
-        if self.is_scarce.get() {
-            return self.small();
-        }
-        self.large
-            .borrow_mut()
-            .pop()
-            .unwrap_or_else(|| self.allocate(BODY_BUFFER_BYTES))
+        self.take_unless_scarce(&self.large, BODY_BUFFER_BYTES)
     }
 
     /// An empty buffer with a capacity of [`BULK_BUFFER_BYTES`], or [`READ_BUFFER_BYTES`] while memory is scarce.
     pub fn bulk(&self) -> Vec<u8> {
-        if self.is_scarce.get() {
-            return self.small();
+        self.take_unless_scarce(&self.bulk, BULK_BUFFER_BYTES)
+    }
+
+    fn take_unless_scarce(&self, shelf: &RefCell<Vec<Vec<u8>>>, bytes: usize) -> Vec<u8> {
+        match self.is_scarce.get() {
+            true => self.small(),
+            false => self.take(shelf, bytes),
         }
-        self.bulk
-            .borrow_mut()
-            .pop()
-            .unwrap_or_else(|| self.allocate(BULK_BUFFER_BYTES))
+    }
+
+    /// A buffer of a shelf, which holds those of this capacity.
+    fn take(&self, shelf: &RefCell<Vec<Vec<u8>>>, bytes: usize) -> Vec<u8> {
+        let pooled = shelf.borrow_mut().pop();
+        pooled.unwrap_or_else(|| self.allocate(bytes))
     }
 
     /// Moves the part of `buf` from `begin` to a small buffer if it fits and `buf` is one for bulk: it has to wait. Returns
