@@ -1,7 +1,6 @@
 //! The endpoint of one socket: QUIC's state for all its connections, and what they need of it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,7 +34,8 @@ pub(crate) struct Endpoint<S: Service> {
     /// Its address.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) quic: RefCell<quinn_proto::Endpoint>,
-    pub(crate) connections: RefCell<HashMap<ConnectionHandle, Rc<dyn Receiving>>>,
+    /// By their numbers, which are dense.
+    pub(crate) connections: RefCell<Vec<Option<Rc<dyn Receiving>>>>,
     /// Connections that are open or wait to be accepted.
     pub(crate) open: Cell<usize>,
     /// Notified when one of them has ended.
@@ -136,7 +136,7 @@ impl<S: Service> Endpoint<S> {
 
     /// Sends a packet that belongs to no connection. If the kernel has no room it is lost, as it may be anyway.
     pub(crate) fn send(&self, transmit: &Transmit, bytes: &[u8]) {
-        let _ = self.socket.send(transmit, bytes, None);
+        let _ = self.socket.send(transmit, bytes);
     }
 
     /// The configuration of a new connection.
@@ -205,12 +205,19 @@ impl<S: Service> Endpoint<S> {
 
     /// Gives datagrams of `handle` to `connection` from now on.
     pub(crate) fn register(&self, handle: ConnectionHandle, connection: Rc<dyn Receiving>) {
-        self.connections.borrow_mut().insert(handle, connection);
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() <= handle.0 {
+            connections.resize_with(handle.0 + 1, || None);
+        }
+        connections[handle.0] = Some(connection);
     }
 
     /// The connection has ended.
     pub(crate) fn forget(&self, handle: ConnectionHandle) {
-        self.connections.borrow_mut().remove(&handle);
+        let mut connections = self.connections.borrow_mut();
+        let ended = connections.get_mut(handle.0).and_then(Option::take);
+        drop(connections);
+        drop(ended);
     }
 
     /// Takes an event of a connection; returns the reply.

@@ -7,6 +7,7 @@ mod endpoint;
 mod generations;
 mod keys;
 pub mod limits;
+mod outbox;
 mod serving;
 mod socket;
 mod tls;

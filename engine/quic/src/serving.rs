@@ -102,7 +102,9 @@ impl<S: Service> Endpoint<S> {
             return Poll::Ready(());
         }
         let now = Instant::now();
+        let mut count = 0;
         for (meta, datagram) in batch.datagrams() {
+            count += 1;
             let origin = Origin {
                 remote: meta.addr,
                 local_ip: meta.dst_ip,
@@ -110,6 +112,7 @@ impl<S: Service> Endpoint<S> {
             };
             self.receive(now, &origin, datagram);
         }
+        self.socket.expect(count);
         Poll::Ready(())
     }
 
@@ -153,7 +156,7 @@ impl<S: Service> Endpoint<S> {
             None => {}
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let known = self.connections.borrow();
-                if let Some(connection) = known.get(&handle) {
+                if let Some(Some(connection)) = known.get(handle.0) {
                     connection.receive(event);
                 }
             }

@@ -2,14 +2,19 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::io::{self, IoSliceMut};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll, Waker, ready};
 
+use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
+use sluice_net::sys::packets::{Packet, send_packets, set_ecn};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::limits::{DATAGRAM_BYTES_MAX, RECEIVE_BATCH, SEGMENTS_MAX};
+use crate::outbox::Outbox;
 
 /// A socket that is registered with the runtime of its worker.
 pub(crate) struct Socket {
@@ -20,6 +25,12 @@ pub(crate) struct Socket {
     writers: RefCell<HashMap<usize, Waker>>,
     /// The task that reads, and wakes them.
     reader: RefCell<Waker>,
+    /// What connections send in this round.
+    outbox: RefCell<Outbox>,
+    /// Whether it is bound to a single address: all packets are sent from there.
+    has_one_address: bool,
+    /// What packets carry that do not say otherwise.
+    ecn: Option<EcnCodepoint>,
 }
 
 /// Buffers for one call.
@@ -63,7 +74,14 @@ impl Socket {
     /// The kernel refuses it.
     pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Socket> {
         let state = UdpSocketState::new((&socket).into())?;
+        let local = socket.local_addr()?;
+        // That of almost all packets, which then need not say so (RFC 9000, section 13.4).
+        let ecn = EcnCodepoint::Ect0;
+        let has_ecn = set_ecn(socket.as_fd(), ecn as u8);
         Ok(Socket {
+            has_one_address: !local.ip().is_unspecified(),
+            ecn: has_ecn.then_some(ecn),
+            outbox: RefCell::default(),
             io: UdpSocket::from_std(socket)?,
             state,
             writers: RefCell::default(),
@@ -72,7 +90,7 @@ impl Socket {
     }
 
     /// The address that it is bound to.
-    pub(crate) fn local_addr(&self) -> io::Result<std::net::SocketAddr> {
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.local_addr()
     }
 
@@ -114,33 +132,83 @@ impl Socket {
         }
     }
 
-    /// Sends the packets in `bytes`. If the kernel has no room, the waiting task, of a connection with a number, is woken when
-    /// it may have.
-    pub(crate) fn send(
+    /// Sends the packets in `bytes` at once.
+    pub(crate) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
+        let ecn = transmit.ecn.map(|ecn| ecn as u8);
+        let transmit = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: ecn.and_then(quinn_udp::EcnCodepoint::from_bits),
+            contents: &bytes[..transmit.size],
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        self.io.try_io(Interest::WRITABLE, || {
+            self.state.try_send((&self.io).into(), &transmit)
+        })
+    }
+
+    /// Sends the packets in `bytes`: a single one with those of other connections in the same round. If there is no room,
+    /// the waiting task, of a connection with this number, is woken when there may be some.
+    ///
+    /// # Errors
+    ///
+    /// There is no room ([`ErrorKind::WouldBlock`]).
+    pub(crate) fn post(
         &self,
-        transmit: &quinn_proto::Transmit,
+        transmit: &Transmit,
         bytes: &[u8],
-        waiting: Option<(usize, &Waker)>,
+        (number, waker): (usize, &Waker),
     ) -> io::Result<()> {
-        let sent = self.state.try_send(
-            (&self.io).into(),
-            &quinn_udp::Transmit {
-                destination: transmit.destination,
-                ecn: transmit
-                    .ecn
-                    .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
-                contents: &bytes[..transmit.size],
-                segment_size: transmit.segment_size,
-                src_ip: transmit.src_ip,
-            },
-        );
-        if let (Err(error), Some((number, waker))) = (&sent, waiting)
-            && error.kind() == io::ErrorKind::WouldBlock
-        {
+        let posted = self.try_post(transmit, bytes);
+        if posted.as_ref().is_err_and(is_full) {
             self.writers.borrow_mut().insert(number, waker.clone());
-            self.reader.borrow().wake_by_ref();
+            self.wake_reader();
         }
-        sent
+        posted
+    }
+
+    fn try_post(&self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
+        let mut outbox = self.outbox.borrow_mut();
+        let is_single = transmit.segment_size.is_none();
+        if !is_single || outbox.is_full() {
+            // What was sent before goes before.
+            self.flush(&mut outbox)?;
+        }
+        if !is_single {
+            return self.send(transmit, bytes);
+        }
+        let is_first = outbox.push(&Packet {
+            destination: transmit.destination,
+            source: transmit.src_ip.filter(|_| !self.has_one_address),
+            ecn: match transmit.ecn == self.ecn {
+                true => None,
+                false => Some(transmit.ecn.map_or(0, |ecn| ecn as u8)),
+            },
+            bytes: &bytes[..transmit.size],
+        });
+        if outbox.is_due() {
+            // What there is no room for waits with the reader.
+            if self.flush(&mut outbox).is_err() {
+                self.wake_reader();
+            }
+        } else if is_first {
+            self.wake_reader();
+        }
+        Ok(())
+    }
+
+    /// Sends what waits in the outbox.
+    fn flush(&self, outbox: &mut Outbox) -> io::Result<()> {
+        outbox.flush(|outbox, from| {
+            self.io.try_io(Interest::WRITABLE, || {
+                send_packets(self.io.as_fd(), outbox.packets_from(from))
+            })
+        })
+    }
+
+    /// Each of these datagrams, received just now, may lead to a packet.
+    pub(crate) fn expect(&self, datagrams: usize) {
+        self.outbox.borrow_mut().expect(datagrams);
     }
 
     /// Wakes the task that reads.
@@ -148,18 +216,208 @@ impl Socket {
         self.reader.borrow().wake_by_ref();
     }
 
-    /// Wakes those who wait for room, when there is some.
+    /// Ends a round: sends what connections have sent in it, and wakes those who wait for room when there is some.
     pub(crate) fn poll_writers(&self, cx: &mut Context<'_>) {
         self.reader.borrow_mut().clone_from(cx.waker());
-        if self.writers.borrow().is_empty() {
-            return;
+        let mut outbox = self.outbox.borrow_mut();
+        outbox.end_round();
+        if !outbox.is_blocked() {
+            let _ = self.flush(&mut outbox);
         }
-        // Clears the readiness that the failed call has disproved.
-        let _ = self.io.try_io(Interest::WRITABLE, || {
-            Err::<(), _>(io::ErrorKind::WouldBlock.into())
+        while outbox.is_blocked() || !self.writers.borrow().is_empty() {
+            if self.io.poll_send_ready(cx).is_pending() {
+                return;
+            }
+            if self.flush(&mut outbox).is_ok() {
+                self.writers.take().into_values().for_each(Waker::wake);
+            }
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Nobody else sends what still waits. If there is no room, it is like lost packets.
+        let _ = self.flush(&mut self.outbox.borrow_mut());
+    }
+}
+
+/// Whether the kernel had no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    fn bound(ip: impl Into<std::net::IpAddr>) -> std::net::UdpSocket {
+        let socket = std::net::UdpSocket::bind((ip.into(), 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .unwrap();
+        runtime.block_on(test);
+    }
+
+    /// A sender whose socket is known to be writable, and a receiver with its address.
+    async fn pair(sender: std::net::UdpSocket) -> (Socket, Socket, SocketAddr) {
+        let receiver = Socket::new(bound(Ipv4Addr::LOCALHOST)).unwrap();
+        let addr = receiver.local_addr().unwrap();
+        let sender = Socket::new(sender).unwrap();
+        sender.io.writable().await.unwrap();
+        (sender, receiver, addr)
+    }
+
+    fn transmit(destination: SocketAddr, size: usize) -> Transmit {
+        Transmit {
+            destination,
+            ecn: Some(EcnCodepoint::Ect0),
+            size,
+            segment_size: None,
+            src_ip: None,
+        }
+    }
+
+    fn post(socket: &Socket, transmit: &Transmit, bytes: &[u8]) {
+        socket.post(transmit, bytes, (0, Waker::noop())).unwrap();
+    }
+
+    /// The datagrams of the next calls, until there are `count`: text, ECN and the address they come from.
+    async fn received(socket: &Socket, count: usize) -> Vec<(String, u8, SocketAddr)> {
+        let mut batch = Batch::new(socket);
+        let mut datagrams = Vec::new();
+        while datagrams.len() < count {
+            poll_fn(|cx| socket.poll_receive(cx, &mut batch))
+                .await
+                .unwrap();
+            for (meta, bytes) in batch.datagrams() {
+                let text = String::from_utf8_lossy(bytes).into_owned();
+                datagrams.push((text, meta.ecn.map_or(0, |ecn| ecn as u8), meta.addr));
+            }
+        }
+        datagrams
+    }
+
+    fn texts(datagrams: &[(String, u8, SocketAddr)]) -> Vec<&str> {
+        datagrams.iter().map(|(text, ..)| text.as_str()).collect()
+    }
+
+    #[test]
+    fn packets_carry_their_own_marks() {
+        run(async {
+            for ip in ["127.0.0.1", "0.0.0.0", "::"] {
+                let ip: std::net::IpAddr = ip.parse().unwrap();
+                let (sender, receiver, addr) = pair(bound(ip)).await;
+                let to = match ip.is_ipv4() {
+                    true => addr,
+                    false => (Ipv4Addr::LOCALHOST.to_ipv6_mapped(), addr.port()).into(),
+                };
+                let mut expected = Vec::new();
+                for ecn in [Some(EcnCodepoint::Ect0), None, Some(EcnCodepoint::Ect1)] {
+                    let from = std::net::IpAddr::from([127, 0, 0, 5]);
+                    post(
+                        &sender,
+                        &Transmit {
+                            ecn,
+                            src_ip: Some(from),
+                            ..transmit(to, 2)
+                        },
+                        b"ab",
+                    );
+                    expected.push(ecn.map_or(0, |ecn| ecn as u8));
+                }
+                let datagrams = received(&receiver, 3).await;
+                let marks: Vec<u8> = datagrams.iter().map(|(_, ecn, _)| *ecn).collect();
+                assert_eq!(marks, expected, "from {ip}");
+                let last = if ip.is_unspecified() { 5 } else { 1 };
+                for (_, _, from) in datagrams {
+                    assert_eq!(
+                        from.ip(),
+                        std::net::IpAddr::from([127, 0, 0, last]),
+                        "from {ip}"
+                    );
+                }
+            }
         });
-        if self.io.poll_send_ready(cx).is_ready() {
-            self.writers.take().into_values().for_each(Waker::wake);
-        }
+    }
+
+    #[test]
+    fn packets_of_a_round_go_together_and_in_order() {
+        run(async {
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST)).await;
+            sender.expect(3);
+            post(&sender, &transmit(addr, 3), b"one");
+            post(&sender, &transmit(addr, 3), b"two");
+            let mut batch = Batch::new(&receiver);
+            let early = poll_fn(|cx| Poll::Ready(receiver.poll_receive(cx, &mut batch))).await;
+            assert!(early.is_pending());
+            // A train is not put together with other packets, and does not overtake them.
+            let train = Transmit {
+                segment_size: Some(2),
+                ..transmit(addr, 4)
+            };
+            post(&sender, &train, b"3344");
+            let datagrams = received(&receiver, 4).await;
+            assert_eq!(texts(&datagrams), ["one", "two", "33", "44"]);
+        });
+    }
+
+    #[test]
+    fn the_reader_ends_a_round() {
+        run(async {
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST)).await;
+            sender.expect(2);
+            post(&sender, &transmit(addr, 3), b"one");
+            sender.poll_writers(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(texts(&received(&receiver, 1).await), ["one"]);
+        });
+    }
+
+    #[test]
+    fn a_socket_that_is_closed_sends_what_waits() {
+        run(async {
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST)).await;
+            sender.expect(2);
+            post(&sender, &transmit(addr, 4), b"last");
+            drop(sender);
+            assert_eq!(texts(&received(&receiver, 1).await), ["last"]);
+        });
+    }
+
+    #[test]
+    fn a_source_of_ipv6_is_kept() {
+        let Ok(socket) = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) else {
+            println!("skipped: no IPv6");
+            return;
+        };
+        socket.set_nonblocking(true).unwrap();
+        run(async {
+            let receiver = Socket::new(bound(Ipv6Addr::LOCALHOST)).unwrap();
+            let sender = Socket::new(socket).unwrap();
+            sender.io.writable().await.unwrap();
+            let addr = receiver.local_addr().unwrap();
+            let src_ip = Some(Ipv6Addr::LOCALHOST.into());
+            post(
+                &sender,
+                &Transmit {
+                    src_ip,
+                    ..transmit(addr, 3)
+                },
+                b"six",
+            );
+            let datagrams = received(&receiver, 1).await;
+            assert_eq!(datagrams[0].0, "six");
+            assert_eq!(datagrams[0].1, EcnCodepoint::Ect0 as u8);
+            assert_eq!(datagrams[0].2.ip(), Ipv6Addr::LOCALHOST);
+        });
     }
 }

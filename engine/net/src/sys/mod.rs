@@ -12,6 +12,7 @@ pub mod listening;
 pub(crate) mod local_address;
 pub mod local_time;
 pub mod memory_file;
+pub mod packets;
 pub mod peek;
 pub mod placement;
 pub mod prefetch;

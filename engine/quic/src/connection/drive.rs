@@ -1,7 +1,6 @@
 //! Drives one connection: a single task takes what QUIC tells, polls the requests that were woken, and sends packets.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ use crate::limits::{
     LEAVE_TIMEOUT, PING_INTERVAL, RESTS_PER_COUNT, SENT_PER_TURN_MAX, SLOTS_KEPT_MAX, STEPS_MAX,
     TURNS_MAX, UNACKNOWLEDGED_BYTES_MIN, UNACKNOWLEDGED_WINDOWS,
 };
+use crate::socket::is_full;
 
 /// The driver of one connection. `F` is the future of a request, `M` creates it.
 pub(super) struct Drive<'e, S: Service, F, M> {
@@ -55,6 +55,8 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     ping: Timer,
     /// QUIC's timer, made when it is first needed.
     sleep: Option<Pin<Box<Sleep>>>,
+    /// When packets were last sent, until the time is looked at.
+    sent_at: Option<Instant>,
     /// Packets that the kernel had no room for.
     unsent: Option<(Transmit, Vec<u8>)>,
     /// The first stream that was not accepted.
@@ -152,6 +154,7 @@ where
             leave,
             ping: worker.timers.timer(),
             sleep: None,
+            sent_at: None,
             unsent: None,
             next_stream: 0,
             times: Times::from(settings),
@@ -451,14 +454,18 @@ where
     /// Sends packets as long as there are any, up to a limit. Returns whether some were sent.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         let socket = &self.endpoint.socket;
-        let waiting = Some((self.handle.0, cx.waker()));
+        let waiting = (self.handle.0, cx.waker());
         if let Some((transmit, bytes)) = &self.unsent {
-            if is_full(&socket.send(transmit, bytes, waiting)) {
+            if socket
+                .post(transmit, bytes, waiting)
+                .is_err_and(|error| is_full(&error))
+            {
                 return false;
             }
             self.unsent = None;
         }
         let now = Instant::now();
+        self.sent_at = Some(now);
         let segments_max = socket.segments_max();
         let mut sent = 0;
         let mut out = self.endpoint.out.borrow_mut();
@@ -471,7 +478,10 @@ where
             drop(quic);
             sent += transmit.size;
             // Any other error is like a lost packet.
-            if is_full(&socket.send(&transmit, &out, waiting)) {
+            if socket
+                .post(&transmit, &out, waiting)
+                .is_err_and(|error| is_full(&error))
+            {
                 self.unsent = Some((transmit, std::mem::take(&mut *out)));
                 return true;
             }
@@ -571,7 +581,8 @@ where
         let Some(due) = due else {
             return Poll::Pending;
         };
-        let now = Instant::now();
+        // Just before, if packets were sent: reading the clock twice for each of them is not worth it.
+        let now = self.sent_at.take().unwrap_or_else(Instant::now);
         if due <= now {
             self.mux.quic.borrow_mut().handle_timeout(now);
             self.mux.note_news();
@@ -659,10 +670,4 @@ where
         }
         self.mux.shrink();
     }
-}
-
-/// Whether the kernel had no room.
-fn is_full(sent: &io::Result<()>) -> bool {
-    let error = sent.as_ref().err();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
