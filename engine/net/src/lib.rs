@@ -40,6 +40,7 @@ pub mod spool;
 pub mod stream;
 pub mod sys;
 pub mod tasks;
+pub mod tcp_socket;
 pub mod timeout;
 pub mod timer;
 pub mod tls;

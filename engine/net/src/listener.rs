@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{OwnedFd, RawFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use sluice_message::Remote;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::net::TcpListener;
 
 use crate::limits::LISTEN_BACKLOG;
 use crate::probes::Probes;
 use crate::sockets::{Kind, SocketSettings};
 use crate::stream::{Stream, canonical};
 use crate::sys;
+use crate::tcp_socket::TcpSocket;
 use crate::unix_socket::UnixSocket;
 
 /// A listen address. Equal addresses share their sockets across a reload.
@@ -275,7 +275,7 @@ fn remove_file_of(path: &PathBuf) -> bool {
 
 /// A listening socket of one worker.
 pub(crate) enum Listener {
-    Tcp(TcpListener),
+    Tcp(AsyncFd<TcpListener>),
     Unix(AsyncFd<UnixListener>),
 }
 
@@ -283,7 +283,10 @@ impl Listener {
     /// Registers a bound socket with the runtime of the current worker.
     pub(crate) fn new(socket: Socket) -> io::Result<Listener> {
         Ok(match is_unix(&socket)? {
-            false => Listener::Tcp(TcpListener::from_std(socket.into())?),
+            false => {
+                let listener = TcpListener::from(OwnedFd::from(socket));
+                Listener::Tcp(sys::readiness::register(listener, Interest::READABLE)?)
+            }
             true => {
                 let listener = UnixListener::from(OwnedFd::from(socket));
                 Listener::Unix(sys::readiness::register(listener, Interest::READABLE)?)
@@ -310,22 +313,10 @@ impl Listener {
 
     /// Accepts a connection without waiting, even if the runtime has not reported one.
     pub(crate) fn accept_now(&self) -> io::Result<(Stream, Remote)> {
-        let (socket, remote) = match self {
-            Listener::Tcp(listener) => SockRef::from(listener).accept()?,
-            Listener::Unix(listener) => SockRef::from(listener).accept()?,
-        };
-        Ok(match (self, remote.as_socket()) {
-            (Listener::Tcp(_), Some(remote)) => {
-                socket.set_nonblocking(true)?;
-                let socket = tokio::net::TcpStream::from_std(socket.into())?;
-                (Stream::Tcp(socket), Remote::Ip(canonical(remote)))
-            }
-            (Listener::Tcp(_), None) => return Err(io::ErrorKind::ConnectionAborted.into()),
-            (Listener::Unix(_), _) => {
-                let socket = UnixSocket::new(socket.into())?;
-                (Stream::Unix(Box::new(socket)), Remote::Unix)
-            }
-        })
+        match self {
+            Listener::Tcp(listener) => accept_tcp(listener.get_ref()),
+            Listener::Unix(listener) => accept_unix(listener.get_ref()),
+        }
     }
 
     /// Applies socket options, as far as the system accepts them.
@@ -339,19 +330,36 @@ impl Listener {
     /// Accepts the next connection.
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Remote)>> {
         match self {
-            Listener::Tcp(listener) => listener
-                .poll_accept(cx)
-                .map_ok(|(socket, remote)| (Stream::Tcp(socket), Remote::Ip(canonical(remote)))),
-            Listener::Unix(listener) => loop {
-                let mut guard = ready!(listener.poll_read_ready(cx))?;
-                if let Ok(accepted) = guard.try_io(|listener| listener.get_ref().accept()) {
-                    let registered = accepted.and_then(|(socket, _)| UnixSocket::new(socket));
-                    let stream = registered.map(|it| Stream::Unix(Box::new(it)));
-                    return Poll::Ready(stream.map(|stream| (stream, Remote::Unix)));
-                }
-            },
+            Listener::Tcp(listener) => poll_accept(listener, cx, accept_tcp),
+            Listener::Unix(listener) => poll_accept(listener, cx, accept_unix),
         }
     }
+}
+
+/// Accepts from `listener` with `accept` once a client waits.
+fn poll_accept<L: AsRawFd>(
+    listener: &AsyncFd<L>,
+    cx: &mut Context<'_>,
+    accept: fn(&L) -> io::Result<(Stream, Remote)>,
+) -> Poll<io::Result<(Stream, Remote)>> {
+    loop {
+        let mut guard = ready!(listener.poll_read_ready(cx))?;
+        if let Ok(accepted) = guard.try_io(|listener| accept(listener.get_ref())) {
+            return Poll::Ready(accepted);
+        }
+    }
+}
+
+fn accept_tcp(listener: &TcpListener) -> io::Result<(Stream, Remote)> {
+    let (socket, remote) = sys::listening::accept(listener.as_fd())?;
+    let stream = Stream::Tcp(TcpSocket::new(socket));
+    Ok((stream, Remote::Ip(canonical(remote))))
+}
+
+fn accept_unix(listener: &UnixListener) -> io::Result<(Stream, Remote)> {
+    let (socket, _) = listener.accept()?;
+    let socket = UnixSocket::new(socket)?;
+    Ok((Stream::Unix(Box::new(socket)), Remote::Unix))
 }
 
 #[cfg(test)]

@@ -4,14 +4,12 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{ProxiedAddresses, Remote};
 use sluice_wire::proxy_protocol::{Beginning, Ends, HEADER_BYTES_MAX, decode};
-use tokio::io::{AsyncReadExt, Interest};
 
 use crate::stream::{Stream, canonical};
 use crate::timeout::within;
@@ -149,7 +147,7 @@ fn missing() -> io::Error {
 
 /// Peeks until more than `seen` bytes are available; returns how many are.
 pub(crate) async fn look_for_more(
-    stream: &Stream,
+    stream: &mut Stream,
     bytes: &mut [u8],
     seen: usize,
 ) -> io::Result<usize> {
@@ -158,7 +156,7 @@ pub(crate) async fn look_for_more(
 
 /// Like [`look_for_more`]. The bytes stay in the socket: what follows the header belongs to TLS or HTTP.
 fn poll_more(
-    stream: &Stream,
+    stream: &mut Stream,
     cx: &mut Context<'_>,
     bytes: &mut [u8],
     seen: usize,
@@ -166,8 +164,7 @@ fn poll_more(
     loop {
         let looked = match stream {
             Stream::Tcp(socket) => {
-                ready!(socket.poll_read_ready(cx))?;
-                socket.try_io(Interest::READABLE, || look(socket.as_fd(), bytes, seen))
+                return socket.poll_receive(cx, |socket| look(socket, bytes, seen));
             }
             Stream::Unix(socket) => {
                 ready!(socket.poll_read_ready(cx))?;
@@ -197,7 +194,7 @@ async fn take(stream: &mut Stream, length: usize) -> io::Result<()> {
     let mut rest = &mut rest[..length];
     while !rest.is_empty() {
         let count = match stream {
-            Stream::Tcp(socket) => socket.read(rest).await?,
+            Stream::Tcp(socket) => socket.try_read(rest)?,
             Stream::Unix(socket) => socket.try_read(rest)?,
             Stream::Tls(_) => return Err(io::ErrorKind::Unsupported.into()),
         };

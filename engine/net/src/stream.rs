@@ -1,24 +1,22 @@
 //! A connected socket of any kind: TCP or Unix, plain or TLS.
 
-use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sluice_message::LocalEnd;
-use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 
 use crate::sys;
+use crate::tcp_socket::TcpSocket;
 use crate::tls::TlsStream;
 use crate::unix_socket::UnixSocket;
 
 /// A connected socket.
 pub enum Stream {
     /// TCP.
-    Tcp(TcpStream),
+    Tcp(TcpSocket),
     /// A Unix socket; boxed, because it is twice as large as the others, and each connection has room for the largest.
     Unix(Box<UnixSocket>),
     /// TLS over one of the others.
@@ -60,7 +58,7 @@ impl Stream {
     ) -> Poll<io::Result<usize>> {
         debug_assert!(buf.capacity() > buf.len(), "a read needs room");
         match self {
-            Stream::Tcp(socket) => poll_read_into(socket, cx, buf),
+            Stream::Tcp(socket) => socket.poll_read(cx, buf),
             Stream::Unix(socket) => socket.poll_read(cx, buf),
             Stream::Tls(tls) => tls.poll_read(cx, buf),
         }
@@ -75,7 +73,10 @@ impl Stream {
     pub fn read_arrived(&mut self, buf: &mut Vec<u8>) -> io::Result<usize> {
         debug_assert!(buf.capacity() > buf.len(), "a read needs room");
         match self {
-            Stream::Tcp(socket) => sys::receive::receive(socket.as_fd(), buf),
+            Stream::Tcp(socket) => match socket.descriptor() {
+                Some(socket) => sys::receive::receive(socket, buf),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            },
             Stream::Unix(socket) => sys::receive::receive(socket.as_fd(), buf),
             Stream::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -94,7 +95,7 @@ impl Stream {
     pub fn has_arrived(&self) -> bool {
         let look = |socket| sys::peek::peek(socket, &mut [0]).is_ok_and(|count| count > 0);
         match self {
-            Stream::Tcp(socket) => look(socket.as_fd()),
+            Stream::Tcp(socket) => socket.descriptor().is_some_and(look),
             Stream::Unix(socket) => look(socket.as_fd()),
             Stream::Tls(tls) => tls.socket().is_some_and(Stream::has_arrived),
         }
@@ -103,7 +104,7 @@ impl Stream {
     /// The descriptor of the TCP socket, also below TLS.
     pub(crate) fn tcp_socket(&self) -> Option<i32> {
         match self {
-            Stream::Tcp(socket) => Some(socket.as_raw_fd()),
+            Stream::Tcp(socket) => socket.descriptor().map(|socket| socket.as_raw_fd()),
             Stream::Unix(_) => None,
             Stream::Tls(tls) => tls.socket().and_then(Stream::tcp_socket),
         }
@@ -125,7 +126,7 @@ impl Stream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Stream::Tcp(socket) => poll_write_from(socket, cx, slices),
+            Stream::Tcp(socket) => socket.poll_write(cx, slices),
             Stream::Unix(socket) => socket.poll_write(cx, slices),
             Stream::Tls(tls) => tls.poll_write(cx, slices),
         }
@@ -135,8 +136,10 @@ impl Stream {
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
             Stream::Tcp(socket) => {
-                // If the kernel does not support it, urgent responses are merely delayed.
-                let _ = sys::send::limit_unsent(socket.as_fd(), bytes);
+                if let Some(socket) = socket.descriptor() {
+                    // If the kernel does not support it, urgent responses are merely delayed.
+                    let _ = sys::send::limit_unsent(socket, bytes);
+                }
             }
             Stream::Unix(_) => {}
             Stream::Tls(tls) => {
@@ -151,8 +154,10 @@ impl Stream {
     pub fn acknowledge(&self) {
         match self {
             Stream::Tcp(socket) => {
-                // Without it the peer only waits a little longer.
-                let _ = socket2::SockRef::from(socket).set_tcp_quickack(true);
+                if let Some(socket) = socket.descriptor() {
+                    // Without it the peer only waits a little longer.
+                    let _ = socket2::SockRef::from(&socket).set_tcp_quickack(true);
+                }
             }
             Stream::Unix(_) => {}
             Stream::Tls(tls) => {
@@ -165,12 +170,13 @@ impl Stream {
 
     /// Makes the kernel discard unsent data and reset the connection when the socket is closed.
     pub fn reset_on_close(&self) {
-        let ask = |socket: socket2::SockRef<'_>| {
-            // If the option cannot be set, the socket is closed normally.
-            let _ = socket.set_linger(Some(std::time::Duration::ZERO));
-        };
         match self {
-            Stream::Tcp(socket) => ask(socket2::SockRef::from(socket)),
+            Stream::Tcp(socket) => {
+                if let Some(socket) = socket.descriptor() {
+                    // If the option cannot be set, the socket is closed normally.
+                    let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+                }
+            }
             Stream::Unix(_) => {}
             Stream::Tls(tls) => {
                 if let Some(socket) = tls.socket() {
@@ -182,13 +188,17 @@ impl Stream {
 
     /// Ends both directions at once, so that tasks waiting for the connection find it closed.
     pub fn shut_down(&self) {
-        let end = |socket: socket2::SockRef<'_>| {
+        let end = |socket: BorrowedFd<'_>| {
             // If it fails, the connection is closed already.
-            let _ = socket.shutdown(std::net::Shutdown::Both);
+            let _ = socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Both);
         };
         match self {
-            Stream::Tcp(socket) => end(socket2::SockRef::from(socket)),
-            Stream::Unix(socket) => end(socket2::SockRef::from(socket)),
+            Stream::Tcp(socket) => {
+                if let Some(socket) = socket.descriptor() {
+                    end(socket);
+                }
+            }
+            Stream::Unix(socket) => end(socket.as_fd()),
             Stream::Tls(tls) => {
                 if let Some(socket) = tls.socket() {
                     socket.shut_down();
@@ -218,32 +228,11 @@ impl Stream {
     /// Shuts down the sending direction (FIN, after a TLS close_notify).
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tcp(socket) => Poll::Ready(socket.end()),
             Stream::Unix(socket) => Poll::Ready(socket.end()),
             Stream::Tls(tls) => tls.poll_shutdown(cx),
         }
     }
-}
-
-fn poll_read_into(
-    socket: &mut TcpStream,
-    cx: &mut Context<'_>,
-    buf: &mut Vec<u8>,
-) -> Poll<io::Result<usize>> {
-    // The future has no state of its own: dropping it while pending loses nothing.
-    std::pin::pin!(socket.read_buf(buf)).as_mut().poll(cx)
-}
-
-fn poll_write_from(
-    socket: &mut TcpStream,
-    cx: &mut Context<'_>,
-    slices: &[IoSlice<'_>],
-) -> Poll<io::Result<usize>> {
-    let written = match slices {
-        [one] => ready!(Pin::new(socket).poll_write(cx, one)),
-        _ => ready!(Pin::new(socket).poll_write_vectored(cx, slices)),
-    };
-    Poll::Ready(written)
 }
 
 /// Converts the IPv4-mapped address of a peer on an IPv6 socket to IPv4, for matching and logging.

@@ -68,9 +68,11 @@ async fn connect(
             (made, host.to_string())
         }
     };
-    if let (Stream::Tcp(socket), Some(probes)) = (&stream, &endpoint.options().probes) {
+    if let (Stream::Tcp(socket), Some(probes)) = (&stream, &endpoint.options().probes)
+        && let Some(socket) = socket.descriptor()
+    {
         // If probes cannot be enabled, the connection is used without.
-        let _ = probes.set(SockRef::from(socket));
+        let _ = probes.set(SockRef::from(&socket));
     }
     stream.write_all(preface).await.map_err(refused)?;
     let Some(connector) = &endpoint.options().tls else {
@@ -84,5 +86,5 @@ async fn connect_tcp(address: SocketAddr) -> Result<Stream, Failure> {
     let socket = TcpStream::connect(address).await.map_err(refused)?;
     // Heads and bodies are written in as few pieces as possible, so Nagle's algorithm would only delay them.
     socket.set_nodelay(true).map_err(refused)?;
-    Ok(Stream::Tcp(socket))
+    Ok(Stream::Tcp(socket.into()))
 }

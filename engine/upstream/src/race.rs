@@ -171,7 +171,7 @@ async fn connect_from(address: SocketAddr, local: Local) -> Result<Stream, Failu
     };
     let socket = socket.map_err(refused)?;
     socket.set_nodelay(true).map_err(refused)?;
-    Ok(Stream::Tcp(socket))
+    Ok(Stream::Tcp(socket.into()))
 }
 
 /// Buffer sizes are set before connecting: TCP announces its window scale in the SYN (RFC 7323, section 2.2).

@@ -37,7 +37,7 @@ impl Pair {
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
-        let stream = Stream::Tcp(TcpStream::from_std(accepted).unwrap());
+        let stream = Stream::Tcp(TcpStream::from_std(accepted).unwrap().into());
         let link = Link::new(stream, Rc::new(Worker::default()));
         Pair { client, link }
     }

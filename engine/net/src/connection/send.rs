@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io::IoSlice;
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -369,8 +368,10 @@ impl<'a> Sender<'a> {
 
     /// If the socket cannot be corked, sending works without.
     fn cork(&self, corked: sys::send::Corked) {
-        if let Stream::Tcp(socket) = &*self.link.stream.borrow() {
-            let _ = sys::send::cork(socket.as_fd(), corked);
+        if let Stream::Tcp(socket) = &*self.link.stream.borrow()
+            && let Some(socket) = socket.descriptor()
+        {
+            let _ = sys::send::cork(socket, corked);
         }
     }
 
@@ -382,21 +383,21 @@ impl<'a> Sender<'a> {
                 if self.is_late() {
                     return Poll::Ready(Err(late()));
                 }
-                let stream = self.link.stream.borrow_mut();
-                let Stream::Tcp(socket) = &*stream else {
+                let mut stream = self.link.stream.borrow_mut();
+                let Stream::Tcp(socket) = &mut *stream else {
                     unreachable!("checked by send_file")
                 };
                 let out = &self.out[head_done..];
-                let sent = poll_socket(cx, socket, || match out {
-                    [] => sys::send::send_file(
-                        socket.as_fd(),
-                        &file.file,
-                        file.start + done,
-                        file.len - done,
-                    ),
-                    out if file.len > 0 => sys::send::send_more(socket.as_fd(), out),
-                    out => socket.try_write(out),
-                });
+                let (start, left) = (file.start + done, file.len - done);
+                let sent = match out {
+                    [] => socket.poll_send(cx, |socket| {
+                        sys::send::send_file(socket, &file.file, start, left)
+                    }),
+                    out if file.len > 0 => {
+                        socket.poll_send(cx, |socket| sys::send::send_more(socket, out))
+                    }
+                    out => socket.poll_write(cx, &[IoSlice::new(out)]),
+                };
                 drop(stream);
                 match sent {
                     Poll::Ready(Ok(0)) => return Poll::Ready(Err(shrunk())),
@@ -609,21 +610,6 @@ enum Streamed {
     Large(usize),
     /// The stream has ended.
     End,
-}
-
-/// Runs an operation on a socket once it is writable.
-fn poll_socket(
-    cx: &mut Context<'_>,
-    socket: &tokio::net::TcpStream,
-    mut operation: impl FnMut() -> std::io::Result<usize>,
-) -> Poll<std::io::Result<usize>> {
-    loop {
-        ready!(socket.poll_write_ready(cx))?;
-        match socket.try_io(tokio::io::Interest::WRITABLE, &mut operation) {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            done => return Poll::Ready(done),
-        }
-    }
 }
 
 /// Collects what follows the first `done` bytes of `out` and `parts`; returns the number of slices.

@@ -1,6 +1,7 @@
 //! Registers descriptors with the runtime of this thread for one direction.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -11,6 +12,7 @@ use tokio::io::unix::AsyncFd;
 pub trait Owner: AsRawFd {}
 
 impl Owner for OwnedFd {}
+impl Owner for TcpListener {}
 impl Owner for UnixListener {}
 impl Owner for UnixStream {}
 

@@ -128,7 +128,7 @@ fn the_end_timer_starts_with_the_wait() {
         .unwrap();
     runtime.block_on(async {
         let socket = tokio::net::TcpStream::connect(fake.address).await.unwrap();
-        let stream = sluice_net::stream::Stream::Tcp(socket);
+        let stream = sluice_net::stream::Stream::Tcp(socket.into());
         let slot = worker.take_slot().await.expect("slots are unlimited");
         let link = Link::new(stream, endpoint.clone(), slot);
         let mut call = LinkCall::new(link, request(RequestBody::None), None);

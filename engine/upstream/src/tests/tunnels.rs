@@ -16,7 +16,10 @@ const SWITCHED: &str =
 async fn client() -> (Stream, TcpStream) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    (Stream::Tcp(listener.accept().await.unwrap().0), theirs)
+    (
+        Stream::Tcp(listener.accept().await.unwrap().0.into()),
+        theirs,
+    )
 }
 
 async fn open(
