@@ -163,6 +163,12 @@ impl Fields {
         self.lines.iter().map(|line| line.id)
     }
 
+    /// The lengths of all lines, of name and value together, with the numbers of the names.
+    pub fn sizes(&self) -> impl Iterator<Item = (FieldId, usize)> {
+        let size = |line: &Line| usize::from(line.name_len) + line.value_len as usize;
+        self.lines.iter().map(move |line| (line.id, size(line)))
+    }
+
     /// The value of the first line with the known name `id`. For [`FieldId::Other`] use [`Fields::find`].
     pub fn first(&self, id: FieldId) -> Option<&[u8]> {
         debug_assert!(id != FieldId::Other);

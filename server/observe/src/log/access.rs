@@ -4,19 +4,20 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use sluice_message::decimal::push_integer;
 use sluice_message::{FieldId, Fields as FieldLines, IpText, Remote, TlsInfo};
 use sluice_model::http::ServerLogs;
 
 use super::Level;
-use super::encode::{Fields, Head};
+use super::encode::{Fields, push_duration};
 use super::json::JsonWriter;
-use super::plan::{Plan, Route};
+use super::plan::{FixedRoute, Plan};
 
 /// The access log settings of one server.
 #[derive(Debug)]
 pub struct AccessLog {
-    default: Logger,
-    hosts: HashMap<Box<[u8]>, Vec<Logger>>,
+    default: FixedRoute,
+    hosts: HashMap<Box<[u8]>, Vec<FixedRoute>>,
     skipped: HashMap<Box<[u8]>, ()>,
     /// Whether `hosts` or `skipped` contains wildcards; usually they do not.
     has_wildcards: bool,
@@ -33,27 +34,16 @@ pub enum Credentials {
     Shown,
 }
 
-#[derive(Clone, Debug)]
-struct Logger {
-    name: Box<str>,
-    route: Route,
-}
-
-impl Logger {
-    fn new(name: &str, plan: &Plan) -> Logger {
-        let name = if name.is_empty() {
-            ACCESS.into()
-        } else {
-            format!("{ACCESS}.{name}")
-        };
-        Logger {
-            route: plan.route(&name),
-            name: name.into(),
-        }
-    }
-}
-
 const ACCESS: &str = "http.log.access";
+
+/// The route of the logger with this name, without its prefix.
+fn logger(name: &str, plan: &Plan) -> FixedRoute {
+    let name = match name {
+        "" => ACCESS.to_owned(),
+        name => format!("{ACCESS}.{name}"),
+    };
+    FixedRoute::new(plan, &name, "handled request")
+}
 
 /// The data of a finished request.
 #[derive(Debug)]
@@ -122,9 +112,9 @@ pub struct Timings {
 impl AccessLog {
     /// Builds the settings from the `logs` of a server; `plan` has the logs.
     pub fn build(logs: &ServerLogs, plan: &Plan) -> AccessLog {
-        let mut hosts: HashMap<Box<[u8]>, Vec<Logger>> = HashMap::new();
+        let mut hosts: HashMap<Box<[u8]>, Vec<FixedRoute>> = HashMap::new();
         for (host, names) in &logs.logger_names {
-            let loggers = names.0.iter().map(|name| Logger::new(name, plan)).collect();
+            let loggers = names.0.iter().map(|name| logger(name, plan)).collect();
             hosts.insert(lower(host), loggers);
         }
         let skipped: HashMap<Box<[u8]>, ()> = logs
@@ -142,7 +132,7 @@ impl AccessLog {
             Credentials::Hidden
         };
         AccessLog {
-            default: Logger::new(&logs.default_logger_name, plan),
+            default: logger(&logs.default_logger_name, plan),
             hosts,
             skipped,
             has_wildcards,
@@ -153,8 +143,7 @@ impl AccessLog {
 
     /// Whether this never writes entries, so that nothing has to be measured.
     pub fn is_idle(&self) -> bool {
-        let routes = self.hosts.values().flatten().map(|logger| &logger.route);
-        self.default.route.is_empty() && routes.into_iter().all(Route::is_empty)
+        self.default.is_empty() && self.hosts.values().flatten().all(FixedRoute::is_empty)
     }
 
     /// Whether cookies and credentials are logged.
@@ -165,14 +154,14 @@ impl AccessLog {
     /// The logger names for a host without the prefix `http.log.access.`; an empty one for the default logger. Errors
     /// are logged under the same names.
     pub fn names_for(&self, host: &[u8]) -> impl Iterator<Item = &str> {
-        let short = |logger: &'_ Logger| logger.name.len().min(ACCESS.len() + 1);
         let loggers = match self.find(&self.hosts, host) {
             Some(loggers) => loggers.as_slice(),
             None => std::slice::from_ref(&self.default),
         };
-        loggers
-            .iter()
-            .map(move |logger| &logger.name[short(logger)..])
+        loggers.iter().map(|logger| {
+            let name = logger.logger();
+            &name[name.len().min(ACCESS.len() + 1)..]
+        })
     }
 
     /// Writes the entry of a request. `names` are loggers set by the request instead of its host's.
@@ -189,7 +178,7 @@ impl AccessLog {
         if !names.is_empty() {
             let plan = plan();
             for name in names {
-                self.write_to(&Logger::new(name, &plan), facts, line);
+                self.write_to(&logger(name, &plan), facts, line);
             }
             return;
         }
@@ -202,38 +191,18 @@ impl AccessLog {
         }
     }
 
-    fn write_to(&self, logger: &Logger, facts: &RequestFacts<'_>, line: &mut Vec<u8>) {
-        if logger.route.is_empty() {
+    fn write_to(&self, logger: &FixedRoute, facts: &RequestFacts<'_>, line: &mut Vec<u8>) {
+        if logger.is_empty() {
             return;
         }
         let level = facts.level.unwrap_or(match facts.status {
             500.. => Level::Error,
             _ => Level::Info,
         });
-        let head = Head {
-            severity: level.into(),
-            logger: &logger.name,
-            message: "handled request",
-            caller: std::panic::Location::caller(),
-        };
-        logger
-            .route
-            .write(line, SystemTime::now(), &head, |fields| {
-                add_request(fields, facts, self.credentials);
-                fields.integer("bytes_read", facts.bytes_read);
-                fields.text("user_id", facts.user.as_bytes());
-                fields.duration("duration", facts.duration);
-                fields.integer("size", facts.size);
-                fields.integer("status", u64::from(facts.status));
-                if let Some(timings) = &facts.timings {
-                    add_timings(fields, timings);
-                }
-                fields.json.plain_key("resp_headers");
-                push_fields(fields.json, facts.response_fields, self.credentials);
-                for (key, value) in facts.extra {
-                    fields.text(key, value.as_bytes());
-                }
-            });
+        logger.write(line, SystemTime::now(), level, |fields| {
+            add_request(fields, facts, self.credentials);
+            add_response(fields, facts, self.credentials);
+        });
     }
 
     /// Finds the entry for `host`: its own, otherwise that of a wildcard for any of its labels.
@@ -271,25 +240,30 @@ pub fn add_request(
     credentials: Credentials,
 ) {
     let json = &mut *fields.json;
-    json.plain_key("request");
-    json.begin_object();
     let (peer, port) = match facts.remote {
-        Remote::Ip(address) => (Some(address.ip()), address.port()),
+        Remote::Ip(address) => (Some(IpText::new(address.ip())), address.port()),
         Remote::Unix => (None, 0),
     };
-    push_ip(json, "remote_ip", peer);
-    json.plain_key("remote_port");
-    json.value(|out| {
-        out.push(b'"');
-        sluice_message::decimal::push_integer(out, u64::from(port));
-        out.push(b'"');
+    // Empty on a Unix domain socket.
+    let peer = peer.as_ref().map_or(&b""[..], IpText::as_bytes);
+    json.fixed_member("\"request\":{\"remote_ip\":\"");
+    json.bare(|out| out.extend_from_slice(peer));
+    json.fixed("\",\"remote_port\":\"");
+    json.bare(|out| push_integer(out, u64::from(port)));
+    json.fixed("\",\"client_ip\":\"");
+    json.bare(|out| match facts.client_ip {
+        None => out.extend_from_slice(peer),
+        Some(ip) => out.extend_from_slice(IpText::new(ip).as_bytes()),
     });
-    push_ip(json, "client_ip", facts.client_ip.or(peer));
-    text(json, "proto", facts.protocol.as_bytes());
-    text(json, "method", facts.method.as_bytes());
-    text(json, "host", facts.authority);
-    text(json, "uri", facts.target);
-    json.plain_key("headers");
+    json.fixed("\",\"proto\":\"");
+    json.bare(|out| out.extend_from_slice(facts.protocol.as_bytes()));
+    json.fixed("\",\"method\":\"");
+    json.escaped(facts.method.as_bytes());
+    json.fixed("\",\"host\":\"");
+    json.escaped(facts.authority);
+    json.fixed("\",\"uri\":\"");
+    json.escaped(facts.target);
+    json.fixed("\",\"headers\":{");
     push_fields(json, facts.fields, credentials);
     if let Some(coding) = facts.fields.first(FieldId::TransferEncoding) {
         json.plain_key("transfer_encoding");
@@ -302,6 +276,30 @@ pub fn add_request(
         push_tls(json, tls);
     }
     json.end_object();
+}
+
+/// Adds what follows the `request` object.
+fn add_response(fields: &mut Fields<'_, '_>, facts: &RequestFacts<'_>, credentials: Credentials) {
+    let format = fields.duration;
+    let json = &mut *fields.json;
+    json.fixed(",\"bytes_read\":");
+    json.bare(|out| push_integer(out, facts.bytes_read));
+    json.fixed(",\"user_id\":\"");
+    json.escaped(facts.user.as_bytes());
+    json.fixed("\",\"duration\":");
+    json.bare(|out| push_duration(out, facts.duration, format));
+    json.fixed(",\"size\":");
+    json.bare(|out| push_integer(out, facts.size));
+    json.fixed(",\"status\":");
+    json.bare(|out| push_integer(out, u64::from(facts.status)));
+    if let Some(timings) = &facts.timings {
+        add_timings(fields, timings);
+    }
+    fields.json.fixed(",\"resp_headers\":{");
+    push_fields(fields.json, facts.response_fields, credentials);
+    for (key, value) in facts.extra {
+        fields.text(key, value.as_bytes());
+    }
 }
 
 fn add_timings(fields: &mut Fields<'_, '_>, timings: &Timings) {
@@ -328,18 +326,6 @@ fn add_timings(fields: &mut Fields<'_, '_>, timings: &Timings) {
 fn text(json: &mut JsonWriter<'_>, key: &'static str, value: &[u8]) {
     json.plain_key(key);
     json.text(value);
-}
-
-/// Adds an address; empty if there is none, as on a Unix domain socket.
-fn push_ip(json: &mut JsonWriter<'_>, key: &'static str, ip: Option<IpAddr>) {
-    json.plain_key(key);
-    json.value(|out| {
-        out.push(b'"');
-        if let Some(ip) = ip {
-            out.extend_from_slice(IpText::new(ip).as_bytes());
-        }
-        out.push(b'"');
-    });
 }
 
 fn push_tls(json: &mut JsonWriter<'_>, tls: &TlsInfo) {
@@ -375,31 +361,50 @@ fn suite_number(name: &str) -> u64 {
     }
 }
 
-/// Adds headers as an object of lists. Repeated headers are grouped at the position of the first; names are spelled as
-/// in Go, so that tools for Caddy's logs find them. Host and Transfer-Encoding have fields of their own.
+/// Adds headers to the open object, as lists, and ends it. Repeated headers are grouped at the position of the first;
+/// names are spelled as in Go, so that tools for Caddy's logs find them. Host and Transfer-Encoding have fields of their
+/// own.
 fn push_fields(json: &mut JsonWriter<'_>, lines: &FieldLines, credentials: Credentials) {
-    json.begin_object();
+    let repeated = repeated(lines);
     for (at, field) in lines.iter().enumerate() {
-        let is_elsewhere = matches!(field.id, FieldId::Host | FieldId::TransferEncoding);
-        let repeated = lines
-            .iter()
-            .take(at)
-            .any(|earlier| same_name(&earlier, &field));
-        if is_elsewhere || repeated {
+        if matches!(field.id, FieldId::Host | FieldId::TransferEncoding) {
             continue;
         }
-        json.field_name(field.name);
-        json.begin_array();
+        let is_alone = repeated & bit(field.id) == 0;
+        if !is_alone && lines.iter().take(at).any(|line| same_name(&line, &field)) {
+            continue;
+        }
+        json.list_name(field.id, field.name);
         if credentials == Credentials::Hidden && is_secret(field.id) {
-            json.text(b"REDACTED");
+            json.fixed("REDACTED");
         } else {
-            for line in lines.iter().skip(at).filter(|line| same_name(line, &field)) {
-                json.text(line.value);
+            json.escaped(field.value);
+            if !is_alone {
+                let rest = lines.iter().skip(at + 1);
+                for line in rest.filter(|line| same_name(line, &field)) {
+                    json.fixed("\",\"");
+                    json.escaped(line.value);
+                }
             }
         }
-        json.end_array();
+        json.fixed("\"],");
     }
-    json.end_object();
+    json.end_members();
+}
+
+/// The numbers of names that several lines have, one bit each. Names without a number share one.
+fn repeated(lines: &FieldLines) -> u128 {
+    let mut repeated = 0;
+    lines.ids().fold(0, |seen, id| {
+        repeated |= seen & bit(id);
+        seen | bit(id)
+    });
+    repeated
+}
+
+fn bit(id: FieldId) -> u128 {
+    const { assert!(FieldId::ALL.len() < 128) };
+    1 << id as u8
 }
 
 fn same_name(one: &sluice_message::Field<'_>, other: &sluice_message::Field<'_>) -> bool {

@@ -41,6 +41,9 @@ pub struct Encoder {
     pub places: ConnectionSlots,
 }
 
+/// What lines of each level begin with, up to their time.
+pub type Starts = [Box<[u8]>; Level::ALL.len()];
+
 /// The prefix of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
@@ -182,6 +185,72 @@ impl Encoder {
         head: &Head<'_>,
         fields: impl FnOnce(&mut Fields<'_, '_>),
     ) {
+        self.prefix(out, time, head);
+        match self.form {
+            Form::Json => {
+                let mut json = JsonWriter::new(out, false);
+                self.push_start(&mut json, head.level());
+                if !self.keys.time.is_empty() {
+                    json.value(|out| self.push_time(out, time));
+                }
+                self.push_names(&mut json, head);
+                self.finish_json(json, head, fields);
+            }
+            Form::Console => self.console_line(out, time, head, fields),
+            Form::Message => out.extend_from_slice(head.message.as_bytes()),
+            Form::Nginx => self.nginx_line(out, time, head, fields),
+        }
+        out.extend_from_slice(self.line_ending.as_bytes());
+    }
+
+    /// As [`Encoder::line`], where the texts before and after the time were written once.
+    pub fn line_after(
+        &self,
+        out: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        (start, names): (&[u8], &[u8]),
+        fields: impl FnOnce(&mut Fields<'_, '_>),
+    ) {
+        self.prefix(out, time, head);
+        out.extend_from_slice(start);
+        if !self.keys.time.is_empty() {
+            self.push_time(out, time);
+        }
+        out.extend_from_slice(names);
+        let is_first = out.last() == Some(&b'{');
+        let json = JsonWriter::go_on(out, is_first);
+        self.finish_json(json, head, fields);
+        out.extend_from_slice(self.line_ending.as_bytes());
+    }
+
+    /// What lines of each level begin with, up to the time; `None` if that is not JSON.
+    pub fn starts(&self) -> Option<Box<Starts>> {
+        (self.form == Form::Json).then(|| {
+            let start = |level| {
+                let mut out = Vec::new();
+                self.push_start(&mut JsonWriter::new(&mut out, false), level);
+                out.into()
+            };
+            Box::new(Level::ALL.map(start))
+        })
+    }
+
+    /// What follows the time in all lines of a logger with one message. The level of `head` makes no difference.
+    pub fn names(&self, head: &Head<'_>) -> Box<[u8]> {
+        let mut out = Vec::new();
+        let mut json = JsonWriter::new(&mut out, false);
+        self.push_start(&mut json, head.level());
+        if !self.keys.time.is_empty() {
+            json.value(|_| ());
+        }
+        let start = out.len();
+        let is_first = out.ends_with(b"{");
+        self.push_names(&mut JsonWriter::go_on(&mut out, is_first), head);
+        out.split_off(start).into()
+    }
+
+    fn prefix(&self, out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>) {
         match &self.prefix {
             Prefix::None => {}
             Prefix::Priority => out.extend_from_slice(priority(head.level())),
@@ -190,36 +259,24 @@ impl Encoder {
                 beginning.push(out, time, level);
             }
         }
-        match self.form {
-            Form::Json => self.json_line(out, time, head, fields),
-            Form::Console => self.console_line(out, time, head, fields),
-            Form::Message => out.extend_from_slice(head.message.as_bytes()),
-            Form::Nginx => self.nginx_line(out, time, head, fields),
-        }
-        out.extend_from_slice(self.line_ending.as_bytes());
     }
 
-    fn json_line(
-        &self,
-        out: &mut Vec<u8>,
-        time: SystemTime,
-        head: &Head<'_>,
-        fields: impl FnOnce(&mut Fields<'_, '_>),
-    ) {
-        let mut json = JsonWriter::new(out, false);
+    fn push_start(&self, json: &mut JsonWriter<'_>, level: Level) {
         json.begin_object();
         if !self.keys.level.is_empty() {
             json.key(self.keys.level.as_bytes());
             json.value(|out| {
                 out.push(b'"');
-                self.push_level(out, head.level());
+                self.push_level(out, level);
                 out.push(b'"');
             });
         }
         if !self.keys.time.is_empty() {
             json.key(self.keys.time.as_bytes());
-            json.value(|out| self.push_time(out, time));
         }
+    }
+
+    fn push_names(&self, json: &mut JsonWriter<'_>, head: &Head<'_>) {
         if !head.logger.is_empty() && !self.keys.name.is_empty() {
             json.key(self.keys.name.as_bytes());
             json.text(head.logger.as_bytes());
@@ -232,6 +289,14 @@ impl Encoder {
             json.key(self.keys.message.as_bytes());
             json.text(head.message.as_bytes());
         }
+    }
+
+    fn finish_json(
+        &self,
+        mut json: JsonWriter<'_>,
+        head: &Head<'_>,
+        fields: impl FnOnce(&mut Fields<'_, '_>),
+    ) {
         self.members(&mut json, fields);
         if let Some(stack) = self.stack(head) {
             json.key(self.keys.stack.as_bytes());
@@ -400,7 +465,8 @@ impl Head<'_> {
 pub struct Fields<'a, 'b> {
     /// For values of other types.
     pub json: &'a mut JsonWriter<'b>,
-    duration: DurationFormat,
+    /// The format of durations.
+    pub(super) duration: DurationFormat,
 }
 
 impl Fields<'_, '_> {
@@ -430,10 +496,11 @@ impl Fields<'_, '_> {
     }
 }
 
-fn push_duration(out: &mut Vec<u8>, value: Duration, format: DurationFormat) {
+/// Appends a duration.
+pub(super) fn push_duration(out: &mut Vec<u8>, value: Duration, format: DurationFormat) {
     let clamp = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
     match format {
-        DurationFormat::Seconds => push_seconds(out, value.as_nanos()),
+        DurationFormat::Seconds => push_seconds(out, value),
         DurationFormat::Millis => push_integer(out, clamp(value.as_millis())),
         DurationFormat::Nanos => push_integer(out, clamp(value.as_nanos())),
         DurationFormat::Text => {
@@ -474,6 +541,59 @@ mod tests {
             "{\"level\":\"warn\",\"ts\":1795295096.910145,\"logger\":\"admin\",\"msg\":\"stopped\",\
              \"why\":\"a\\u001b[31m\\nb\",\"count\":3,\"took\":0.0015}\n"
         );
+    }
+
+    #[test]
+    fn texts_written_once_make_the_same_line() {
+        let mut encoders = Vec::new();
+        for hidden in 0..32 {
+            let key = |bit: u8, name: &str| match hidden >> bit & 1 {
+                0 => name.into(),
+                _ => "".into(),
+            };
+            let mut encoder = Encoder::json();
+            encoder.keys.level = key(0, "level");
+            encoder.keys.time = key(1, "t\"s");
+            encoder.keys.name = key(2, "logger");
+            encoder.keys.message = key(3, "msg");
+            encoder.places.caller = hidden >> 4 == 0;
+            encoders.push(encoder);
+        }
+        let mut calendar = Encoder::json();
+        calendar.time = TimeFormat::from_name("rfc3339");
+        calendar.level = LevelFormat::Colour;
+        calendar.prefix = Prefix::Priority;
+        calendar.line_ending = "\r\n".into();
+        calendar.places.stack_from = Some(Level::Error);
+        encoders.push(calendar);
+        let severities = [
+            Severity::Debug,
+            Severity::Info,
+            Severity::Warn,
+            Severity::Error,
+        ];
+        for (encoder, severity) in encoders.iter().flat_map(|one| severities.map(|s| (one, s))) {
+            let head = Head {
+                severity,
+                logger: "http.log.access",
+                message: "handled\nrequest",
+                caller: Location::caller(),
+            };
+            let starts = encoder.starts().expect("it is JSON");
+            let parts = (&*starts[head.level() as usize], &*encoder.names(&head));
+            let time = UNIX_EPOCH + Duration::new(1_795_295_096, 910_145_800);
+            let (mut once, mut each) = (Vec::new(), Vec::new());
+            encoder.line_after(&mut once, time, &head, parts, |fields| {
+                fields.integer("n", 1)
+            });
+            encoder.line(&mut each, time, &head, |fields| fields.integer("n", 1));
+            let [once, each] = [once, each].map(|line| String::from_utf8(line).expect("UTF-8"));
+            // Traces of the two calls differ.
+            let without_stack =
+                |line: &str| line.split(",\"stacktrace\"").next().map(str::to_owned);
+            assert_eq!(without_stack(&once), without_stack(&each));
+        }
+        assert!(Encoder::console(LevelFormat::Upper).starts().is_none());
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Writes JSON incrementally, for log lines. Arbitrary bytes result in a valid line.
 
-use sluice_message::decimal::{push_integer, push_padded};
+use std::time::Duration;
+
+use sluice_message::FieldId;
+use sluice_message::decimal::{padded, push_integer};
 
 /// Writes members and elements to a buffer, including commas.
 pub struct JsonWriter<'a> {
@@ -18,6 +21,15 @@ impl<'a> JsonWriter<'a> {
             out,
             spaced,
             comma: false,
+        }
+    }
+
+    /// Continues compact text inside an object; `is_first` if it has no members yet.
+    pub fn go_on(out: &'a mut Vec<u8>, is_first: bool) -> Self {
+        JsonWriter {
+            out,
+            spaced: false,
+            comma: !is_first,
         }
     }
 
@@ -57,32 +69,80 @@ impl<'a> JsonWriter<'a> {
 
     /// Writes the key of the next member, which needs no escaping.
     pub fn plain_key(&mut self, name: &'static str) {
-        debug_assert_eq!(plain_length(name.as_bytes()), name.len(), "{name}");
+        debug_assert!(is_plain(name.as_bytes()), "{name}");
         self.separate();
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
         self.end_key();
     }
 
-    /// Writes the name of a field as the key of the next member, spelled as in Go: `x-FOO-bar` becomes `X-Foo-Bar`.
-    pub fn field_name(&mut self, name: &[u8]) {
-        self.separate();
-        self.out.push(b'"');
-        let from = self.out.len();
-        let mut is_first = true;
-        self.out.extend(name.iter().map(|byte| {
-            let was_first = std::mem::replace(&mut is_first, *byte == b'-');
-            match was_first {
-                true => byte.to_ascii_uppercase(),
-                false => byte.to_ascii_lowercase(),
-            }
-        }));
-        // The names of requests are tokens, unless the configuration lets others through.
-        if plain_length(&self.out[from..]) < name.len() {
-            let canonical = self.out.split_off(from);
-            push_escaped(self.out, &canonical);
+    /// Writes text that is the same in every line: keys, and punctuation as in JSON without spaces. Commas and colons
+    /// stand between values only.
+    #[inline(always)]
+    pub fn fixed(&mut self, text: &'static str) {
+        match self.spaced {
+            false => self.out.extend_from_slice(text.as_bytes()),
+            true => self.fixed_with_spaces(text),
         }
-        self.end_key();
+    }
+
+    #[cold]
+    fn fixed_with_spaces(&mut self, text: &str) {
+        for byte in text.bytes() {
+            self.out.push(byte);
+            if matches!(byte, b',' | b':') {
+                self.out.push(b' ');
+            }
+        }
+    }
+
+    /// As [`JsonWriter::fixed`], where a comma may be needed before it.
+    #[inline(always)]
+    pub fn fixed_member(&mut self, text: &'static str) {
+        self.separate();
+        self.fixed(text);
+    }
+
+    /// Writes what `write` appends, between texts written by [`JsonWriter::fixed`].
+    #[inline]
+    pub fn bare(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(self.out);
+    }
+
+    /// Writes arbitrary bytes inside a string.
+    #[inline]
+    pub fn escaped(&mut self, value: &[u8]) {
+        push_escaped(self.out, value);
+    }
+
+    /// Writes the name of a header as the key of a list of strings, up to the first string. It is spelled as in Go:
+    /// `x-FOO-bar` becomes `X-Foo-Bar`.
+    pub fn list_name(&mut self, id: FieldId, name: &[u8]) {
+        if let Some((text, length)) = LIST_NAMES.get(id as usize)
+            && *length > 0
+            && !self.spaced
+        {
+            let end = self.out.len() + usize::from(*length);
+            // A length that the compiler knows needs no call.
+            self.out.extend_from_slice(text);
+            self.out.truncate(end);
+            return;
+        }
+        self.out.push(b'"');
+        push_canonical(self.out, name);
+        self.fixed("\":[\"");
+    }
+
+    /// Ends an object whose members each end with a comma.
+    pub fn end_members(&mut self) {
+        if self.spaced && self.out.last() == Some(&b' ') {
+            self.out.pop();
+        }
+        match self.out.last_mut() {
+            Some(last) if *last == b',' => *last = b'}',
+            _ => self.out.push(b'}'),
+        }
+        self.comma = true;
     }
 
     /// Writes a string of arbitrary bytes.
@@ -132,19 +192,16 @@ impl<'a> JsonWriter<'a> {
     }
 }
 
-/// Appends `nanos` as a decimal number of seconds without trailing zeros.
-pub fn push_seconds(out: &mut Vec<u8>, nanos: u128) {
-    let fraction = (nanos % 1_000_000_000) as u64;
-    push_integer(
-        out,
-        u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX),
-    );
-    if fraction > 0 {
+/// Appends `time` as a decimal number of seconds without trailing zeros.
+pub fn push_seconds(out: &mut Vec<u8>, time: Duration) {
+    push_integer(out, time.as_secs());
+    if time.subsec_nanos() > 0 {
         out.push(b'.');
-        push_padded(out, fraction, 9);
-        while out.last() == Some(&b'0') {
-            out.pop();
-        }
+        let digits = padded::<9>(u64::from(time.subsec_nanos()));
+        let zeros = digits.iter().rev().take_while(|digit| **digit == b'0');
+        let end = out.len() + digits.len() - zeros.count();
+        out.extend_from_slice(&digits);
+        out.truncate(end);
     }
 }
 
@@ -156,7 +213,16 @@ pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
 }
 
+#[inline]
 fn push_escaped(out: &mut Vec<u8>, value: &[u8]) {
+    match is_plain(value) {
+        true => out.extend_from_slice(value),
+        false => push_mixed(out, value),
+    }
+}
+
+#[cold]
+fn push_mixed(out: &mut Vec<u8>, value: &[u8]) {
     let mut rest = value;
     loop {
         let (plain, special) = rest.split_at(plain_length(rest));
@@ -168,16 +234,107 @@ fn push_escaped(out: &mut Vec<u8>, value: &[u8]) {
     }
 }
 
+/// Appends the name of a header, spelled as in Go.
+fn push_canonical(out: &mut Vec<u8>, name: &[u8]) {
+    let from = out.len();
+    let mut is_first = true;
+    out.extend(name.iter().map(|byte| {
+        let was_first = std::mem::replace(&mut is_first, *byte == b'-');
+        match was_first {
+            true => byte.to_ascii_uppercase(),
+            false => byte.to_ascii_lowercase(),
+        }
+    }));
+    // The names of requests are tokens, unless the configuration lets others through.
+    if !is_plain(name) {
+        let canonical = out.split_off(from);
+        push_mixed(out, &canonical);
+    }
+}
+
+/// For each known header what [`JsonWriter::list_name`] writes, and its length.
+static LIST_NAMES: [([u8; LIST_NAME_BYTES], u8); FieldId::ALL.len() + 1] = {
+    let mut names = [([0; LIST_NAME_BYTES], 0); FieldId::ALL.len() + 1];
+    let mut at = 0;
+    while at < FieldId::ALL.len() {
+        let id = FieldId::ALL[at];
+        names[id as usize] = list_name(id.as_str().as_bytes());
+        at += 1;
+    }
+    names
+};
+
+/// Enough for the longest known name, `Access-Control-Allow-Origin`.
+const LIST_NAME_BYTES: usize = 32;
+
+const fn list_name(name: &[u8]) -> ([u8; LIST_NAME_BYTES], u8) {
+    const AFTER: &[u8; 4] = b"\":[\"";
+    let mut text = [0; LIST_NAME_BYTES];
+    text[0] = b'"';
+    let mut at = 1;
+    while at <= name.len() {
+        text[at] = name[at - 1];
+        at += 1;
+    }
+    let mut more = 0;
+    while more < AFTER.len() {
+        text[at + more] = AFTER[more];
+        more += 1;
+    }
+    (text, (at + more) as u8)
+}
+
 /// How many bytes at the beginning of `value` need no escaping.
 fn plain_length(value: &[u8]) -> usize {
-    let is_plain = |byte: &u8| PLAIN[usize::from(*byte)];
     let blocks = value.chunks_exact(BLOCK);
     let plain = BLOCK * blocks.take_while(|block| is_plain_block(block)).count();
-    plain
-        + value[plain..]
-            .iter()
-            .take_while(|byte| is_plain(byte))
-            .count()
+    let rest = value[plain..].iter();
+    plain + rest.take_while(|byte| is_plain(&[**byte])).count()
+}
+
+/// Whether no byte of `value` needs escaping. Most strings are short: those are looked at in one or two words, which
+/// overlap.
+fn is_plain(value: &[u8]) -> bool {
+    if let Some(last) = value.last_chunk::<BLOCK>() {
+        return value.chunks_exact(BLOCK).all(is_plain_block) && is_plain_block(last);
+    }
+    if let (Some(first), Some(last)) = (value.first_chunk(), value.last_chunk()) {
+        return is_plain_word(u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+    }
+    if let (Some(first), Some(last)) = (value.first_chunk(), value.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        let word = u64::from(first) | u64::from(last) << 32;
+        return is_plain_word(word, word);
+    }
+    let word = match *value {
+        [] => return true,
+        [only] => [only; 3],
+        [first, last] => [first, last, last],
+        [first, .., last] => [first, value[1], last],
+    };
+    let [first, middle, last] = word.map(u64::from);
+    let word = first | middle << 8 | last << 16 | PLAIN_REST;
+    is_plain_word(word, word)
+}
+
+/// Bytes that need no escaping, for those of a word beyond the first three.
+const PLAIN_REST: u64 = 0x2020_2020_2000_0000;
+
+/// One in each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// Whether none of the bytes of two words needs escaping.
+#[inline]
+fn is_plain_word(first: u64, last: u64) -> bool {
+    // The upper bit of a byte is set if the byte or an earlier one needs escaping.
+    let special = |word: u64| {
+        let control = word.wrapping_sub(0x20 * ONES);
+        let delete = word.wrapping_add(ONES);
+        let quote = (word ^ (u64::from(b'"') * ONES)).wrapping_sub(ONES);
+        let backslash = (word ^ (u64::from(b'\\') * ONES)).wrapping_sub(ONES);
+        word | control | delete | quote | backslash
+    };
+    (special(first) | special(last)) & (0x80 * ONES) == 0
 }
 
 /// How many bytes are looked at together, which the compiler does with few instructions.
@@ -189,17 +346,6 @@ fn is_plain_block(block: &[u8]) -> bool {
         .iter()
         .fold(false, |found, byte| found | special(*byte))
 }
-
-/// Bytes that need no escaping in a JSON string.
-const PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0x20;
-    while byte < 0x7f {
-        plain[byte] = byte != b'"' as usize && byte != b'\\' as usize;
-        byte += 1;
-    }
-    plain
-};
 
 /// Appends the first character of `rest`, which needs escaping, and returns what follows it.
 fn push_special<'a>(out: &mut Vec<u8>, rest: &'a [u8]) -> &'a [u8] {
@@ -252,33 +398,90 @@ mod tests {
         String::from_utf8(out).expect("a JSON string is UTF-8")
     }
 
+    /// Whether a byte needs no escaping in a JSON string.
+    fn is_plain_byte(byte: u8) -> bool {
+        matches!(byte, 0x20..0x7f) && byte != b'"' && byte != b'\\'
+    }
+
     #[test]
-    fn blocks_and_single_bytes_agree_on_what_is_plain() {
-        for byte in 0..=255u8 {
-            let mut block = [b'a'; BLOCK];
-            for at in [0, 7, BLOCK - 1] {
-                block[at] = byte;
-                assert_eq!(is_plain_block(&block), PLAIN[usize::from(byte)], "{byte}");
-                let expected = match PLAIN[usize::from(byte)] {
-                    true => BLOCK,
-                    false => at,
-                };
-                assert_eq!(plain_length(&block), expected, "{byte} at {at}");
-                block[at] = b'a';
+    fn strings_of_any_length_agree_on_what_is_plain() {
+        for length in 0..=50 {
+            let mut value = vec![b'a'; length];
+            assert!(is_plain(&value), "{length}");
+            assert_eq!(plain_length(&value), length);
+            for at in 0..length {
+                for byte in 0..=255u8 {
+                    value[at] = byte;
+                    let expected = is_plain_byte(byte);
+                    assert_eq!(is_plain(&value), expected, "{byte} at {at} of {length}");
+                    let plain = if expected { length } else { at };
+                    assert_eq!(plain_length(&value), plain, "{byte} at {at} of {length}");
+                }
+                value[at] = b'a';
             }
         }
-        assert_eq!(plain_length(&[b'a'; 40]), 40);
+    }
+
+    #[test]
+    fn every_pair_of_bytes_agrees_on_what_is_plain() {
+        for first in 0..=255u8 {
+            for second in 0..=255u8 {
+                let plain = is_plain_byte(first) && is_plain_byte(second);
+                for length in [2, 5, 9, 17] {
+                    let mut value = vec![b'~'; length];
+                    (value[length - 2], value[length - 1]) = (first, second);
+                    assert_eq!(is_plain(&value), plain, "{value:?}");
+                    let found = plain_length(&value) == length;
+                    assert_eq!(found, plain, "{value:?}");
+                }
+            }
+        }
     }
 
     #[test]
     fn names_of_fields_are_spelled_as_in_go() {
-        let name = |name: &[u8]| {
+        let name = |name: &[u8], spaced| {
             let mut out = Vec::new();
-            JsonWriter::new(&mut out, false).field_name(name);
+            JsonWriter::new(&mut out, spaced).list_name(FieldId::of(name), name);
             String::from_utf8(out).expect("a JSON string is UTF-8")
         };
-        assert_eq!(name(b"x-FOO-bar"), "\"X-Foo-Bar\":");
-        assert_eq!(name(b"x\"\x01\\y"), r#""X\"\u0001\\y":"#);
+        assert_eq!(name(b"x-FOO-bar", false), "\"X-Foo-Bar\":[\"");
+        assert_eq!(name(b"x\"\x01\\y", false), r#""X\"\u0001\\y":[""#);
+        assert_eq!(name(b"", false), "\"\":[\"");
+        for id in FieldId::ALL {
+            let mut canonical = Vec::new();
+            push_canonical(&mut canonical, id.as_str().to_lowercase().as_bytes());
+            assert_eq!(canonical, id.as_str().as_bytes());
+            let text = name(id.as_str().to_uppercase().as_bytes(), false);
+            assert_eq!(text, format!("\"{}\":[\"", id.as_str()));
+            let spaced = name(id.as_str().as_bytes(), true);
+            assert_eq!(spaced, format!("\"{}\": [\"", id.as_str()));
+        }
+    }
+
+    #[test]
+    fn fixed_text_is_spaced_like_other_members() {
+        for (spaced, expected) in [
+            (false, r#"{"a":{"b":["x"],"c":["y"]},"d":{},"e":1}"#),
+            (true, r#"{"a": {"b": ["x"], "c": ["y"]}, "d": {}, "e": 1}"#),
+        ] {
+            let mut out = Vec::new();
+            let mut json = JsonWriter::new(&mut out, spaced);
+            json.begin_object();
+            json.fixed_member("\"a\":{");
+            for (name, value) in [("\"b\":[\"", b"x"), ("\"c\":[\"", b"y")] {
+                json.fixed(name);
+                json.escaped(value);
+                json.fixed("\"],");
+            }
+            json.end_members();
+            json.fixed_member("\"d\":{");
+            json.end_members();
+            json.key(b"e");
+            json.integer(1);
+            json.end_object();
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
     }
 
     #[test]
@@ -344,12 +547,13 @@ mod tests {
     fn seconds_carry_no_trailing_zeros() {
         for (nanos, text) in [
             (0, "0"),
+            (1, "0.000000001"),
             (166_951, "0.000166951"),
             (1_500_000_000, "1.5"),
             (90_000_000_000, "90"),
         ] {
             let mut out = Vec::new();
-            push_seconds(&mut out, nanos);
+            push_seconds(&mut out, Duration::from_nanos(nanos));
             assert_eq!(out, text.as_bytes());
         }
     }

@@ -2,16 +2,18 @@
 //! entries.
 
 use std::io::IsTerminal;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use sluice_model::logging::Logging;
 
 use super::Level;
-use super::encode::{Encoder, Fields, Head, LevelFormat};
+use super::encode::{Encoder, Fields, Head, LevelFormat, Starts};
 use super::options::{LogOptions, OutputOptions, PlanError, covers};
 use super::output::{Output, Outputs};
 use super::sampling::Sampler;
+use super::severity::Severity;
 
 /// The logs of one configuration.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct Plan {
 pub struct Outlet {
     options: LogOptions,
     encoder: Encoder,
+    /// What lines of each level begin with, if that is JSON.
+    starts: Option<Box<Starts>>,
     output: Option<Arc<Output>>,
     sampler: Option<Sampler>,
 }
@@ -33,6 +37,18 @@ pub struct Outlet {
 pub struct Route {
     outlets: Box<[Arc<Outlet>]>,
 }
+
+/// A route of which all entries have the same logger and message: what lines say of them is written once.
+#[derive(Clone, Debug)]
+pub struct FixedRoute {
+    logger: Box<str>,
+    message: &'static str,
+    caller: &'static Location<'static>,
+    outlets: Box<[Named]>,
+}
+
+/// An outlet, and what follows the time in its lines, if they are JSON.
+type Named = (Arc<Outlet>, Box<[u8]>);
 
 impl Plan {
     /// Opens the logs of a configuration. On error nothing remains open.
@@ -86,6 +102,73 @@ impl Plan {
     }
 }
 
+impl FixedRoute {
+    /// The outlets of `plan` that accept the entries of `logger`, which all have this message. The caller of this is
+    /// the one that lines show.
+    #[track_caller]
+    pub fn new(plan: &Plan, logger: &str, message: &'static str) -> FixedRoute {
+        let caller = Location::caller();
+        let head = Head {
+            severity: Severity::Info,
+            logger,
+            message,
+            caller,
+        };
+        let outlets = plan.route(logger).outlets.into_iter().map(|outlet| {
+            let names = outlet.starts.as_ref().map(|_| outlet.encoder.names(&head));
+            (outlet, names.unwrap_or_default())
+        });
+        FixedRoute {
+            outlets: outlets.collect(),
+            logger: logger.into(),
+            message,
+            caller,
+        }
+    }
+
+    /// The logger.
+    pub fn logger(&self) -> &str {
+        &self.logger
+    }
+
+    /// Whether no outlet accepts entries.
+    pub fn is_empty(&self) -> bool {
+        self.outlets.is_empty()
+    }
+
+    /// Writes an entry to all outlets that accept it; `line` is a scratch buffer.
+    pub fn write(
+        &self,
+        line: &mut Vec<u8>,
+        time: SystemTime,
+        level: Level,
+        fields: impl Fn(&mut Fields<'_, '_>),
+    ) {
+        let head = Head {
+            severity: level.into(),
+            logger: &self.logger,
+            message: self.message,
+            caller: self.caller,
+        };
+        for (outlet, names) in &self.outlets {
+            if !outlet.takes(&head, time) {
+                continue;
+            }
+            line.clear();
+            match &outlet.starts {
+                Some(starts) => {
+                    let parts = (&*starts[level as usize], &**names);
+                    outlet.encoder.line_after(line, time, &head, parts, &fields);
+                }
+                None => outlet.encoder.line(line, time, &head, &fields),
+            }
+            if let Some(output) = &outlet.output {
+                output.push(line);
+            }
+        }
+    }
+}
+
 impl Outlet {
     fn new(options: LogOptions, output: Option<Arc<Output>>) -> Outlet {
         let encoder = options.shape.encoder(|| match options.output {
@@ -98,6 +181,7 @@ impl Outlet {
         let sampler = options.sampling.map(Sampler::new);
         Outlet {
             options,
+            starts: encoder.starts(),
             encoder,
             output,
             sampler,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sluice_message::decimal::{push_integer, push_padded};
+use sluice_message::decimal::{padded, push_integer};
 use sluice_message::layout::Layout;
 
 use super::zone::{Zone, since_1970};
@@ -63,7 +63,7 @@ impl TimeFormat {
         let (seconds, nanos) = (since.as_secs(), since.subsec_nanos());
         match self {
             TimeFormat::UnixSeconds => {
-                push_integer(out, seconds);
+                push_seconds(out, seconds);
                 push_fraction(out, nanos / 1_000);
             }
             TimeFormat::UnixMillis => {
@@ -76,9 +76,17 @@ impl TimeFormat {
     }
 }
 
+/// Appends the seconds since 1970, which have ten digits from 2001 to 2286.
+fn push_seconds(out: &mut Vec<u8>, seconds: u64) {
+    match seconds {
+        1_000_000_000..10_000_000_000 => out.extend_from_slice(&padded::<10>(seconds)),
+        _ => push_integer(out, seconds),
+    }
+}
+
 fn push_fraction(out: &mut Vec<u8>, value: u32) {
     out.push(b'.');
-    push_padded(out, u64::from(value), 6);
+    out.extend_from_slice(&padded::<6>(u64::from(value)));
 }
 
 #[cfg(test)]
@@ -86,6 +94,24 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
+
+    #[test]
+    fn seconds_have_as_many_digits_as_they_need() {
+        for seconds in [
+            0,
+            7,
+            999_999_999,
+            1_000_000_000,
+            9_999_999_999,
+            10_000_000_000,
+        ] {
+            let mut out = Vec::new();
+            let time = UNIX_EPOCH + Duration::new(seconds, 5_000);
+            TimeFormat::UnixSeconds.push(&mut out, time, Zone::Utc);
+            let expected = format!("{seconds}.000005");
+            assert_eq!(String::from_utf8(out).expect("text"), expected);
+        }
+    }
 
     #[test]
     fn each_format_spells_the_same_moment() {

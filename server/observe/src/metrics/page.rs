@@ -176,8 +176,8 @@ enum Unit {
 impl Unit {
     const fn bounds(self) -> &'static [Bound] {
         match self {
-            Unit::Seconds => DURATIONS,
-            Unit::Bytes => SIZES,
+            Unit::Seconds => DURATIONS.bounds,
+            Unit::Bytes => SIZES.bounds,
         }
     }
 }

@@ -33,14 +33,14 @@ pub struct PythonDurations(Box<[Histogram]>);
 
 impl PythonDurations {
     fn new(workers: usize) -> PythonDurations {
-        PythonDurations((0..workers).map(|_| Histogram::new(DURATIONS)).collect())
+        PythonDurations((0..workers).map(|_| Histogram::new(&DURATIONS)).collect())
     }
 
     /// Counts a request that this worker has sent.
     pub fn add(&self, worker: usize, took: Duration) {
         if let Some(histogram) = self.0.get(worker) {
             let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-            histogram.add(DURATIONS, nanos);
+            histogram.add(&DURATIONS, nanos);
         }
     }
 
@@ -233,7 +233,7 @@ pub(super) fn write(hub: &Hub, page: &mut Page) {
     for (name, durations) in live {
         let sums = durations.sums();
         let seconds = sums.sum as f64 / 1e9;
-        page.histogram(&[("app", &**name)], DURATIONS, &sums.counts, seconds);
+        page.histogram(&[("app", &**name)], DURATIONS.bounds, &sums.counts, seconds);
     }
 }
 

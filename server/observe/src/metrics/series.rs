@@ -30,21 +30,29 @@ pub struct ResponseLabels {
 }
 
 impl Labels {
-    fn hash(self) -> usize {
+    /// All labels in one number.
+    fn key(self) -> u64 {
+        // A kind is less than 32, because each has a bit in a request's marks.
         let response = self.response.map_or(0, |response| {
-            1 + u64::from(response.status) + (u64::from(response.method) << 10)
+            1 << 24 | u64::from(response.method) << 16 | u64::from(response.status)
         });
-        let server = u64::from(self.server) << 40;
-        let packed = response | u64::from(self.kind) << 15 | u64::from(self.host) << 20 | server;
-        // Fibonacci hashing: the upper bits of the product depend on all input bits.
-        (packed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+        let around = u64::from(self.kind) << 25 | u64::from(self.host) << 30;
+        response | around | u64::from(self.server) << 46
     }
+}
+
+/// Where to look for a key first.
+fn hash(key: u64) -> usize {
+    // Fibonacci hashing: the upper bits of the product depend on all input bits.
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % SERIES_MAX
 }
 
 /// The counters of one label combination.
 #[derive(Debug)]
 pub struct Series {
     labels: Labels,
+    /// The same as one number, which is compared at once.
+    key: u64,
     counts: Counts,
 }
 
@@ -151,12 +159,12 @@ impl Table {
     /// Counts a response.
     pub fn response(&self, labels: Labels, measured: Measured) {
         if let Some(Counts::Responses(responses)) = self.find(labels) {
-            responses.duration.add(DURATIONS, measured.duration);
+            responses.duration.add(&DURATIONS, measured.duration);
             if let Some(first_byte) = measured.first_byte {
-                responses.first_byte.add(DURATIONS, first_byte);
+                responses.first_byte.add(&DURATIONS, first_byte);
             }
-            responses.request_size.add(SIZES, measured.request_size);
-            responses.response_size.add(SIZES, measured.response_size);
+            responses.request_size.add(&SIZES, measured.request_size);
+            responses.response_size.add(&SIZES, measured.response_size);
         }
     }
 
@@ -166,12 +174,23 @@ impl Table {
     }
 
     /// The counters for these labels; created on first use. `None` if the table is full.
+    #[inline]
     fn find(&self, labels: Labels) -> Option<&Counts> {
-        let start = labels.hash();
+        let key = labels.key();
+        match self.places[hash(key)].get() {
+            Some(series) if series.key == key => Some(&series.counts),
+            _ => self.search(labels, key),
+        }
+    }
+
+    /// As [`Table::find`], beyond the place where the key belongs.
+    #[inline(never)]
+    fn search(&self, labels: Labels, key: u64) -> Option<&Counts> {
+        let start = hash(key);
         for step in 0..SERIES_MAX {
             let place = &self.places[(start + step) % SERIES_MAX];
             match place.get() {
-                Some(series) if series.labels == labels => return Some(&series.counts),
+                Some(series) if series.key == key => return Some(&series.counts),
                 Some(_) => {}
                 None if self.filled.load(Ordering::Relaxed) >= SERIES_FILLED_MAX as u64 => break,
                 None => {
@@ -238,13 +257,17 @@ impl Series {
         let counts = match labels.response {
             None => Counts::Requests(Requests::default()),
             Some(_) => Counts::Responses(Responses {
-                duration: Histogram::new(DURATIONS),
-                first_byte: Histogram::new(DURATIONS),
-                request_size: Histogram::new(SIZES),
-                response_size: Histogram::new(SIZES),
+                duration: Histogram::new(&DURATIONS),
+                first_byte: Histogram::new(&DURATIONS),
+                request_size: Histogram::new(&SIZES),
+                response_size: Histogram::new(&SIZES),
             }),
         };
-        Series { labels, counts }
+        Series {
+            labels,
+            key: labels.key(),
+            counts,
+        }
     }
 }
 
@@ -276,6 +299,28 @@ mod tests {
             totals[&labels(0)],
             Total::Requests { entered: 2, .. }
         ));
+    }
+
+    #[test]
+    fn different_labels_have_different_keys() {
+        let response = |status, method| Some(ResponseLabels { status, method });
+        let (server, kind, host) = (u16::MAX, 31, u16::MAX);
+        let mut keys = Vec::new();
+        for response in [None, response(0, 0), response(u16::MAX, 0), response(0, 9)] {
+            for (server, kind, host) in [(0, 0, 0), (server, 0, 0), (0, kind, 0), (0, 0, host)] {
+                let labels = Labels {
+                    server,
+                    kind,
+                    host,
+                    response,
+                };
+                keys.push(labels.key());
+            }
+        }
+        let count = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
     }
 
     #[test]

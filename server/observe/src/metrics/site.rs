@@ -176,6 +176,7 @@ impl Hosts {
         Hosts::Named(named)
     }
 
+    #[inline]
     fn number(&self, host: &[u8]) -> u16 {
         let text = || std::str::from_utf8(host).ok();
         match self {
@@ -278,7 +279,7 @@ impl SiteMetrics {
         let aborted = matches!(completion.ending, Ending::Aborted);
         let micros = u64::from(marks.responded_micros);
         let measured = Measured {
-            duration: u64::try_from(completion.duration.as_nanos()).unwrap_or(u64::MAX),
+            duration: nanos(completion.duration),
             first_byte: (micros > 0 && !failed).then_some(micros * 1000),
             request_size: size(exchange),
             response_size: completion.body_bytes_sent,
@@ -339,23 +340,34 @@ impl Marks {
     }
 }
 
+/// A duration in nanoseconds; the highest number for those beyond 584 years.
+fn nanos(duration: Duration) -> u64 {
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::from(duration.subsec_nanos()))
+}
+
 /// The size of a request as counted by Caddy: the words of the request line, the headers without separators, and the
 /// body.
 fn size<C>(exchange: &Exchange<C>) -> u64 {
     let line = exchange.req.method.as_str().len()
         + exchange.req.target.len()
         + exchange.req.version.as_str().len();
-    let fields = exchange
-        .req
-        .fields
-        .iter()
-        .filter(|field| field.id != FieldId::Host);
-    let fields: usize = fields
-        .map(|field| field.name.len() + field.value.len())
-        .sum();
+    let mut size = line + exchange.req.authority.len();
+    let mut has_length = false;
+    for (id, length) in exchange.req.fields.sizes() {
+        has_length |= id == FieldId::ContentLength;
+        if id != FieldId::Host {
+            size += length;
+        }
+    }
+    size as u64 + if has_length { body(exchange) } else { 0 }
+}
+
+/// The length of the body that a header announces.
+fn body<C>(exchange: &Exchange<C>) -> u64 {
     let length = exchange.req.fields.first(FieldId::ContentLength);
-    let body = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    (line + fields + exchange.req.authority.len()) as u64 + body.unwrap_or(0u64)
+    let length = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    length.unwrap_or(0)
 }
 
 fn method_number(method: &Method) -> u8 {

@@ -34,6 +34,22 @@ impl Bench {
         }
     }
 
+    /// As `new`, with columns and without the fields that vary.
+    fn console() -> Bench {
+        let mut bench = Bench::new("http.log.access");
+        let json = format!(
+            r#"{{"logging":{{"logs":{{
+                "default":{{"writer":{{"output":"discard"}}}},
+                "a":{{"writer":{{"output":"file","filename":{:?}}},
+                    "encoder":{{"format":"console","time_key":"","level_format":"upper"}}}}}}}}}}"#,
+            bench.path
+        );
+        let config = sluice_model::Config::from_json(&json).expect("it is a configuration");
+        let plan = Plan::build(config.logging.as_ref(), &bench.outputs).expect("it opens");
+        bench.plan = Arc::new(plan);
+        bench
+    }
+
     fn access(&self, json: &str) -> AccessLog {
         let logs: ServerLogs = serde_json::from_str(json).expect("it is a server's logs");
         AccessLog::build(&logs, &self.plan)
@@ -160,6 +176,98 @@ fn a_line_has_caddys_fields() {
     )
     .expect("JSON");
     assert_eq!(line, expected);
+}
+
+/// Programs that read logs may depend on the order of fields and on spaces.
+#[test]
+fn lines_are_the_same_byte_for_byte() {
+    let request = fields(&[
+        ("host", b"localhost"),
+        (
+            "user-agent",
+            b"Mozilla/5.0 (X11; Linux x86_64) \"Quoted\" \\ \xe2\x82\xac \xff\x7f",
+        ),
+        ("sec-ch-ua", b""),
+        ("ACCEPT", b"*/*"),
+        ("x-two", b"a"),
+        ("Accept", b"text/html"),
+        ("transfer-encoding", b"chunked"),
+        ("X-TWO", b"b"),
+        ("cookie", b"a"),
+        ("cookie", b"b"),
+    ]);
+    let response = fields(&[("content-type", b"text/plain; charset=utf-8")]);
+    let fact = || RequestFacts {
+        client_ip: Some("2001:db8::1".parse().expect("an address")),
+        user: "ann\n",
+        duration: Duration::from_millis(1_020),
+        size: 123_456,
+        ..facts(&request, &response)
+    };
+    let bare = FieldLines::new();
+    let [compact, spaced] = [Bench::new("http.log.access"), Bench::console()].map(|bench| {
+        let access = bench.access("{}");
+        let none = RequestFacts {
+            remote: Remote::Unix,
+            ..facts(&bare, &bare)
+        };
+        bench.write(&access, &fact(), &[]);
+        bench.write(&access, &none, &[]);
+        bench.text()
+    });
+    let without_time: Vec<String> = compact
+        .lines()
+        .map(|line| {
+            let (start, rest) = line.split_once("\"ts\":").expect("a time");
+            let (_, rest) = rest.split_once(",\"logger\"").expect("a logger");
+            format!("{start}\"logger\"{rest}")
+        })
+        .collect();
+    assert_eq!(
+        without_time,
+        [
+            concat!(
+                r#"{"level":"info","logger":"http.log.access","msg":"handled request","request":{"#,
+                r#""remote_ip":"127.0.0.1","remote_port":"57858","client_ip":"2001:db8::1","#,
+                r#""proto":"HTTP/1.1","method":"POST","host":"Localhost:18081","uri":"/q?x=1","#,
+                r#""headers":{"User-Agent":["Mozilla/5.0 (X11; Linux x86_64) \"Quoted\" \\ €"#,
+                r#" \ufffd\u007f"],"Sec-Ch-Ua":[""],"Accept":["*/*","text/html"],"#,
+                r#""X-Two":["a","b"],"Cookie":["REDACTED"]},"transfer_encoding":["chunked"]},"#,
+                r#""bytes_read":3,"user_id":"ann\n","duration":1.02,"size":123456,"status":200,"#,
+                r#""resp_headers":{"Content-Type":["text/plain; charset=utf-8"]}}"#,
+            ),
+            concat!(
+                r#"{"level":"info","logger":"http.log.access","msg":"handled request","request":{"#,
+                r#""remote_ip":"","remote_port":"0","client_ip":"","proto":"HTTP/1.1","#,
+                r#""method":"POST","host":"Localhost:18081","uri":"/q?x=1","headers":{}},"#,
+                r#""bytes_read":3,"user_id":"","duration":0.000166951,"size":6,"status":200,"#,
+                r#""resp_headers":{}}"#,
+            ),
+        ]
+    );
+    assert_eq!(
+        spaced.lines().collect::<Vec<_>>(),
+        [
+            concat!(
+                "INFO\thttp.log.access\thandled request\t",
+                r#"{"request": {"remote_ip": "127.0.0.1", "remote_port": "57858", "#,
+                r#""client_ip": "2001:db8::1", "proto": "HTTP/1.1", "method": "POST", "#,
+                r#""host": "Localhost:18081", "uri": "/q?x=1", "headers": {"User-Agent": "#,
+                r#"["Mozilla/5.0 (X11; Linux x86_64) \"Quoted\" \\ € \ufffd\u007f"], "#,
+                r#""Sec-Ch-Ua": [""], "Accept": ["*/*", "text/html"], "X-Two": ["a", "b"], "#,
+                r#""Cookie": ["REDACTED"]}, "transfer_encoding": ["chunked"]}, "bytes_read": 3, "#,
+                r#""user_id": "ann\n", "duration": 1.02, "size": 123456, "status": 200, "#,
+                r#""resp_headers": {"Content-Type": ["text/plain; charset=utf-8"]}}"#,
+            ),
+            concat!(
+                "INFO\thttp.log.access\thandled request\t",
+                r#"{"request": {"remote_ip": "", "remote_port": "0", "client_ip": "", "#,
+                r#""proto": "HTTP/1.1", "method": "POST", "host": "Localhost:18081", "#,
+                r#""uri": "/q?x=1", "headers": {}}, "bytes_read": 3, "user_id": "", "#,
+                r#""duration": 0.000166951, "size": 6, "status": 200, "resp_headers": {}}"#,
+            ),
+        ]
+    );
 }
 
 #[test]
