@@ -139,12 +139,10 @@ impl IpText {
         };
         match ip {
             IpAddr::V4(v4) => {
-                let [first, rest @ ..] = v4.octets();
-                text.push_octet(first);
-                for octet in rest {
-                    text.push(b'.');
-                    text.push_octet(octet);
-                }
+                let octets = v4.octets();
+                octets.iter().for_each(|octet| text.push_octet(*octet));
+                // The dot behind the last.
+                text.len -= 1;
             }
             IpAddr::V6(v6) => alloc::format!("{v6}")
                 .bytes()
@@ -163,6 +161,7 @@ impl IpText {
         self.len += 1;
     }
 
+    /// Adds an octet and the dot behind it.
     fn push_octet(&mut self, octet: u8) {
         let (digits, count) = OCTETS[usize::from(octet)];
         let at = usize::from(self.len);
@@ -172,17 +171,17 @@ impl IpText {
     }
 }
 
-/// The digits of each octet from the left, and their number.
-const OCTETS: [([u8; 3], u8); 256] = {
-    let mut octets = [([0; 3], 0); 256];
+/// The digits of each octet from the left and a dot, and the number of these bytes.
+const OCTETS: [([u8; 4], u8); 256] = {
+    let mut octets = [([0; 4], 0); 256];
     let mut octet = 0;
     while octet < 256 {
         let [hundreds, tens, ones] = [octet / 100, octet / 10 % 10, octet % 10];
         let [hundreds, tens, ones] = [b'0' + hundreds as u8, b'0' + tens as u8, b'0' + ones as u8];
         octets[octet] = match octet {
-            0..10 => ([ones, 0, 0], 1),
-            10..100 => ([tens, ones, 0], 2),
-            _ => ([hundreds, tens, ones], 3),
+            0..10 => ([ones, b'.', 0, 0], 2),
+            10..100 => ([tens, ones, b'.', 0], 3),
+            _ => ([hundreds, tens, ones, b'.'], 4),
         };
         octet += 1;
     }

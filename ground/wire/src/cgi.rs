@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use memchr::memchr;
+
 /// The name of a variable. It is written where it has to stand, so that the name of a header needs no memory of its own.
 #[derive(Clone, Copy, Debug)]
 pub enum VariableName<'a> {
@@ -62,6 +64,24 @@ impl<'a, const N: usize> From<&'a [u8; N]> for VariableName<'a> {
     }
 }
 
+/// Whether a byte of `text` is zero. Most names and values are so short that a search would cost more to start than to
+/// run.
+pub(crate) fn has_zero(text: &[u8]) -> bool {
+    const SHORT_BYTES_MAX: usize = 64;
+    const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
+    if text.len() > SHORT_BYTES_MAX {
+        return memchr(0, text).is_some();
+    }
+    let (words, rest) = text.as_chunks();
+    // Subtracting 1 from a byte sets a high bit that was not set only if the byte is zero, or follows one that is.
+    let zero_bits = words.iter().fold(0, |found, word| {
+        let word = u64::from_ne_bytes(*word);
+        found | word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
+    });
+    zero_bits != 0 || rest.contains(&0)
+}
+
 /// What stands in the name of a variable for each byte of the name of a header.
 const IN_VARIABLES: [u8; 256] = {
     let mut table = [0; 256];
@@ -104,6 +124,21 @@ mod tests {
             assert!(!name.is(other), "{other:?}");
         }
         assert_eq!(written(VariableName::OfHeader(b"")), b"HTTP_");
+    }
+
+    #[test]
+    fn a_zero_byte_is_found_wherever_it_stands() {
+        for length in 0..100 {
+            for other in [1, 0x7f, 0x80, 0x81, 0xff] {
+                let mut text = alloc::vec![other; length];
+                assert!(!has_zero(&text), "{length} of {other}");
+                for at in 0..length {
+                    text[at] = 0;
+                    assert!(has_zero(&text), "{at} of {length}");
+                    text[at] = other;
+                }
+            }
+        }
     }
 
     #[test]

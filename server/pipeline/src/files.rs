@@ -134,6 +134,11 @@ impl Root {
         Ok(root)
     }
 
+    /// What [`Root::write`] appends, if it does not depend on the request.
+    pub fn fixed(&self) -> Option<&[u8]> {
+        self.fixed.as_deref()
+    }
+
     /// Appends the root to `out`: absolute, normalized and without a trailing slash, so `/` itself is empty.
     ///
     /// # Errors

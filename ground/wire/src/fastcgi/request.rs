@@ -4,10 +4,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use memchr::memchr;
-
 use super::record::{CONTENT_BYTES_MAX, HEAD_BYTES, Kind, head};
-use crate::cgi::VariableName;
+use crate::cgi::{VariableName, has_zero};
 use crate::scgi::ZeroByte;
 
 /// The content that one record of a request's body can have.
@@ -92,6 +90,41 @@ impl<'a> Params<'a> {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let encoded = encode_param_with(name.into(), write, self.out);
+        self.note(encoded);
+    }
+
+    /// Adds a variable whose name [`encode_name`] has encoded before.
+    pub fn push_named(&mut self, name: &[u8], value: &[u8]) {
+        self.push_named_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// As [`Params::push_named`] with the value that `write` appends. It must not change what is there already.
+    #[inline]
+    pub fn push_named_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.extend_from_slice(name);
+        let value_at = self.out.len();
+        write(self.out);
+        self.end_named(name, value_at);
+    }
+
+    /// Writes the length of the value from `value_at` on before its name, which stands before it.
+    fn end_named(&mut self, name: &[u8], value_at: usize) {
+        let out = &mut *self.out;
+        let start = value_at - name.len();
+        let length_at = start + length_bytes(name);
+        let value = &out[value_at..];
+        let encoded = match (has_zero(value), length_of(value.len())) {
+            (true, _) => Err(ParamsRefused::ZeroByte(ZeroByte)),
+            (false, Ok(Length::Short(short))) => {
+                out[length_at] = short;
+                return;
+            }
+            (false, Ok(Length::Long(long))) => {
+                out.splice(length_at..length_at + 1, long);
+                Ok(())
+            }
+            (false, Err(refused)) => Err(refused),
+        };
         self.note(encoded);
     }
 
@@ -189,10 +222,30 @@ fn finish_param(
     fit
 }
 
+/// Appends the name of a variable in the form that it has before a value, for [`Params::push_named`]; nothing if it cannot
+/// be sent.
+pub fn encode_name(name: VariableName<'_>, out: &mut Vec<u8>) -> Result<(), ParamsRefused> {
+    let start = out.len();
+    let length = encode_length(name.length(), out);
+    // Room for the length of the value.
+    out.push(0);
+    let name_at = out.len();
+    name.write(out);
+    finish_param(start, length.and(without_zero(&out[name_at..])), out)
+}
+
+/// The number of bytes that the length at the start of `encoded` has (FastCGI specification, section 3.4).
+fn length_bytes(encoded: &[u8]) -> usize {
+    match encoded.first() {
+        Some(0x80..) => 4,
+        Some(_) | None => 1,
+    }
+}
+
 fn without_zero(content: &[u8]) -> Result<(), ParamsRefused> {
-    match memchr(0, content) {
-        None => Ok(()),
-        Some(_) => Err(ParamsRefused::ZeroByte(ZeroByte)),
+    match has_zero(content) {
+        false => Ok(()),
+        true => Err(ParamsRefused::ZeroByte(ZeroByte)),
     }
 }
 
