@@ -5,7 +5,11 @@ use alloc::vec::Vec;
 /// Appends `value` as decimal digits.
 #[inline]
 pub fn push_integer(out: &mut Vec<u8>, value: u64) {
-    push_padded(out, value, 1);
+    // As the length of most requests.
+    match value {
+        0..10 => out.push(b'0' + value as u8),
+        _ => push_padded(out, value, 1),
+    }
 }
 
 /// Appends `value` with at least `width` digits, zeros first. A `width` beyond 20, which no `u64` needs, counts as 20.

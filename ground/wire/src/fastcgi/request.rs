@@ -95,35 +95,48 @@ impl<'a> Params<'a> {
 
     /// Adds a variable whose name [`encode_name`] has encoded before.
     pub fn push_named(&mut self, name: &[u8], value: &[u8]) {
-        self.push_named_with(name, |out| out.extend_from_slice(value));
+        let start = self.out.len();
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(value);
+        match u8::try_from(value.len()) {
+            Ok(short @ 0..0x80) if !has_zero(value) => {
+                self.out[start + length_bytes(name)] = short;
+            }
+            Ok(_) | Err(_) => self.end_unusual(name, value.len()),
+        }
     }
 
     /// As [`Params::push_named`] with the value that `write` appends. It must not change what is there already.
-    #[inline]
     pub fn push_named_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.len();
         self.out.extend_from_slice(name);
         let value_at = self.out.len();
         write(self.out);
-        self.end_named(name, value_at);
+        let value = &self.out[value_at..];
+        match u8::try_from(value.len()) {
+            Ok(short @ 0..0x80) if !has_zero(value) => {
+                self.out[start + length_bytes(name)] = short;
+            }
+            Ok(_) | Err(_) => self.end_unusual(name, self.out.len() - value_at),
+        }
     }
 
-    /// Writes the length of the value from `value_at` on before its name, which stands before it.
-    fn end_named(&mut self, name: &[u8], value_at: usize) {
-        let out = &mut *self.out;
-        let start = value_at - name.len();
-        let length_at = start + length_bytes(name);
-        let value = &out[value_at..];
-        let encoded = match (has_zero(value), length_of(value.len())) {
-            (true, _) => Err(ParamsRefused::ZeroByte(ZeroByte)),
-            (false, Ok(Length::Short(short))) => {
-                out[length_at] = short;
-                return;
-            }
-            (false, Ok(Length::Long(long))) => {
-                out.splice(length_at..length_at + 1, long);
+    /// Ends a variable, the last `value_length` bytes of which are its value, that has a zero byte or whose length takes
+    /// four bytes.
+    #[cold]
+    fn end_unusual(&mut self, name: &[u8], value_length: usize) {
+        let value_at = self.out.len() - value_length;
+        let length_at = value_at - name.len() + length_bytes(name);
+        let encoded = match (without_zero(&self.out[value_at..]), length_of(value_length)) {
+            (Ok(()), Ok(Length::Short(short))) => {
+                self.out[length_at] = short;
                 Ok(())
             }
-            (false, Err(refused)) => Err(refused),
+            (Ok(()), Ok(Length::Long(long))) => {
+                self.out.splice(length_at..length_at + 1, long);
+                Ok(())
+            }
+            (Err(refused), _) | (Ok(()), Err(refused)) => Err(refused),
         };
         self.note(encoded);
     }
