@@ -5,8 +5,11 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use sluice_message::decimal::push_integer;
 use sluice_message::uri::{decode_percent, encode_query};
-use sluice_message::{ConnInfo, FieldId, Fields, Method, Remote, RequestHead, TlsInfo, Version};
+use sluice_message::{
+    ConnInfo, FieldId, Fields, IpText, Method, Remote, RequestHead, TlsInfo, Version,
+};
 
 use crate::placeholder::{Found, HeaderKey, Key, Provenance, TlsKey, Values};
 use crate::query;
@@ -31,12 +34,12 @@ pub struct RequestValues<'a> {
 impl Values for RequestValues<'_> {
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
         match key {
-            Key::Method => push(out, self.head.method.as_str()),
-            Key::Scheme => push(out, self.conn.scheme().as_str()),
-            Key::Proto => push(out, self.head.version.as_str()),
-            Key::ProtoName => push(out, version_name(self.head.version)),
+            Key::Method => push_text(out, self.head.method.as_str()),
+            Key::Scheme => push_text(out, self.conn.scheme().as_str()),
+            Key::Proto => push_text(out, self.head.version.as_str()),
+            Key::ProtoName => push_text(out, version_name(self.head.version)),
             Key::Host => out.extend_from_slice(host_as_sent(self.head)),
-            Key::Port => self.head.port.iter().for_each(|port| push(out, port)),
+            Key::Port => push_port(out, self.head.port),
             Key::HostPort => out.extend_from_slice(&self.head.authority),
             Key::HostLabel(index) => {
                 let label = self.head.host.rsplit(|&byte| byte == b'.').nth(*index);
@@ -58,10 +61,10 @@ impl Values for RequestValues<'_> {
             Key::Header(name) => self.header(name, out),
             Key::Cookie(name) => self.cookie(name.as_bytes(), out),
             Key::Remote => push_remote(self.conn.remote, out),
-            Key::RemoteHost => self.remote_ip().iter().for_each(|ip| push(out, ip)),
+            Key::RemoteHost => push_ip(out, self.remote_ip()),
             Key::RemotePort => {
                 if let Remote::Ip(addr) = self.conn.remote {
-                    push(out, addr.port());
+                    push_port(out, Some(addr.port()));
                 }
             }
             Key::RemoteNetwork { v4_bits, v6_bits } => {
@@ -70,20 +73,17 @@ impl Values for RequestValues<'_> {
                 }
             }
             Key::Local => self.local().iter().for_each(|addr| push(out, addr)),
-            Key::LocalHost => self.local().iter().for_each(|addr| push(out, addr.ip())),
-            Key::LocalPort => self.local().iter().for_each(|addr| push(out, addr.port())),
+            Key::LocalHost => push_ip(out, self.local().map(|addr| addr.ip())),
+            Key::LocalPort => push_port(out, self.local().map(|addr| addr.port())),
             Key::Tls(key) => return tls_value(self.conn.tls.as_deref(), *key, out),
             Key::Var(name) if name.as_ref() == "client_ip" => {
-                self.client_ip
-                    .or(self.remote_ip())
-                    .iter()
-                    .for_each(|ip| push(out, ip));
+                push_ip(out, self.client_ip.or(self.remote_ip()));
             }
             Key::Capture { regexp, group } => {
                 return self.scratch.captured(regexp.as_deref(), group, out);
             }
             Key::UrlPattern(group) => return self.scratch.group(group, out),
-            Key::OrigMethod => push(out, self.original_method().as_str()),
+            Key::OrigMethod => push_text(out, self.original_method().as_str()),
             _ => return self.original_value(key, out),
         }
         Found::Known
@@ -210,6 +210,23 @@ pub fn origin_form(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn push_ip(out: &mut Vec<u8>, ip: Option<IpAddr>) {
+    if let Some(ip) = ip {
+        out.extend_from_slice(IpText::new(ip).as_bytes());
+    }
+}
+
+fn push_port(out: &mut Vec<u8>, port: Option<u16>) {
+    if let Some(port) = port {
+        push_integer(out, port.into());
+    }
+}
+
+/// Appends a value by the formatting machinery, which costs more than any of the above.
 fn push(out: &mut Vec<u8>, value: impl core::fmt::Display) {
     struct Bytes<'a>(&'a mut Vec<u8>);
     impl Write for Bytes<'_> {
@@ -306,12 +323,12 @@ fn tls_value(tls: Option<&TlsInfo>, key: TlsKey, out: &mut Vec<u8>) -> Found {
         return Found::Known;
     };
     match key {
-        TlsKey::Version => push(out, tls.version),
-        TlsKey::CipherSuite => push(out, tls.cipher),
+        TlsKey::Version => push_text(out, tls.version),
+        TlsKey::CipherSuite => push_text(out, tls.cipher),
         TlsKey::Resumed => push(out, tls.resumed),
         TlsKey::Proto => out.extend_from_slice(&tls.alpn),
         TlsKey::ProtoMutual => push(out, true),
-        TlsKey::ServerName => push(out, &tls.server_name),
+        TlsKey::ServerName => push_text(out, &tls.server_name),
         TlsKey::Ech => push(out, false),
         TlsKey::Client(_) | TlsKey::ClientSan(..) => return Found::Unknown,
     }

@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use memchr::memchr;
+
 /// The name of a variable. It is written where it has to stand, so that the name of a header needs no memory of its own.
 #[derive(Clone, Copy, Debug)]
 pub enum VariableName<'a> {
@@ -62,6 +64,40 @@ impl<'a, const N: usize> From<&'a [u8; N]> for VariableName<'a> {
     }
 }
 
+/// Whether a byte of `text` is zero. Most names and values are so short that a search would cost more to start than to
+/// run.
+#[inline]
+pub(crate) fn has_zero(text: &[u8]) -> bool {
+    const SHORT_BYTES_MAX: usize = 64;
+    if text.len() > SHORT_BYTES_MAX {
+        return memchr(0, text).is_some();
+    }
+    // The last word overlaps the one before it.
+    if let Some(last) = text.last_chunk() {
+        let (words, _) = text.as_chunks();
+        let of_words = words.iter().fold(0, |found, word| found | zeros(*word));
+        return of_words | zeros(*last) != 0;
+    }
+    match (text.first_chunk(), text.last_chunk()) {
+        (Some(first), Some(last)) => zeros(halves(*first, *last)) != 0,
+        _ => text.iter().fold(false, |found, byte| found | (*byte == 0)),
+    }
+}
+
+/// Bits that are 0 if no byte of `word` is.
+fn zeros(word: [u8; 8]) -> u64 {
+    const LOW_BITS: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH_BITS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Subtracting 1 from a byte sets a high bit that was not set only if the byte is zero, or follows one that is.
+    let word = u64::from_ne_bytes(word);
+    word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS
+}
+
+fn halves(first: [u8; 4], last: [u8; 4]) -> [u8; 8] {
+    let [first, last] = [first, last].map(u32::from_ne_bytes).map(u64::from);
+    (first << 32 | last).to_ne_bytes()
+}
+
 /// What stands in the name of a variable for each byte of the name of a header.
 const IN_VARIABLES: [u8; 256] = {
     let mut table = [0; 256];
@@ -104,6 +140,21 @@ mod tests {
             assert!(!name.is(other), "{other:?}");
         }
         assert_eq!(written(VariableName::OfHeader(b"")), b"HTTP_");
+    }
+
+    #[test]
+    fn a_zero_byte_is_found_wherever_it_stands() {
+        for length in 0..100 {
+            for other in [1, 0x7f, 0x80, 0x81, 0xff] {
+                let mut text = alloc::vec![other; length];
+                assert!(!has_zero(&text), "{length} of {other}");
+                for at in 0..length {
+                    text[at] = 0;
+                    assert!(has_zero(&text), "{at} of {length}");
+                    text[at] = other;
+                }
+            }
+        }
     }
 
     #[test]

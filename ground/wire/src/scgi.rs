@@ -4,10 +4,9 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use memchr::memchr;
 use sluice_message::decimal::push_integer;
 
-use crate::cgi::VariableName;
+use crate::cgi::{VariableName, has_zero};
 
 /// A variable has a byte of value zero. In SCGI it ends names and values: the application would take what follows it for
 /// another variable. FastCGI and uwsgi carry it, but to applications of C it ends a text, so that another script may run
@@ -63,6 +62,22 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// Adds a variable whose name [`encode_name`] has encoded before.
+    pub fn push_named(&mut self, name: &[u8], value: &[u8]) {
+        self.push_named_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// As [`Params::push_named`] with the value that `write` appends. It must not change what is there already.
+    pub fn push_named_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.extend_from_slice(name);
+        let value_at = self.out.len();
+        write(self.out);
+        if has_zero(&self.out[value_at..]) {
+            self.fit = Err(ZeroByte);
+        }
+        self.out.push(0);
+    }
+
     /// Adds variables that [`encode_variable`] has encoded before.
     pub fn push_encoded(&mut self, encoded: &[u8]) {
         self.out.extend_from_slice(encoded);
@@ -93,12 +108,23 @@ pub fn encode_variable(
     out: &mut Vec<u8>,
 ) -> Result<(), ZeroByte> {
     let start = out.len();
-    name.write(out);
-    let name_end = out.len();
-    out.push(0);
+    encode_name(name, out)?;
+    let value_at = out.len();
     write(out);
-    let has_zero = |part: &[u8]| memchr(0, part).is_some();
-    if has_zero(&out[start..name_end]) || has_zero(&out[name_end + 1..]) {
+    if has_zero(&out[value_at..]) {
+        out.truncate(start);
+        return Err(ZeroByte);
+    }
+    out.push(0);
+    Ok(())
+}
+
+/// Appends the name of a variable in the form that it has before a value, for [`Params::push_named`]; nothing if it has a
+/// zero byte.
+pub fn encode_name(name: VariableName<'_>, out: &mut Vec<u8>) -> Result<(), ZeroByte> {
+    let start = out.len();
+    name.write(out);
+    if has_zero(&out[start..]) {
         out.truncate(start);
         return Err(ZeroByte);
     }

@@ -5,13 +5,14 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use memchr::memchr;
-
-use crate::cgi::VariableName;
+use crate::cgi::{VariableName, has_zero};
 use crate::scgi::ZeroByte;
 
 /// The bytes before the variables: a modifier, their length, another modifier.
 const HEAD_BYTES: usize = 4;
+
+/// The bytes of the length of a name or value.
+const LENGTH_BYTES: usize = 2;
 
 /// Why variables cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,21 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// Adds a variable whose name [`encode_name`] has encoded before.
+    pub fn push_named(&mut self, name: &[u8], value: &[u8]) {
+        self.push_named_with(name, |out| out.extend_from_slice(value));
+    }
+
+    /// As [`Params::push_named`] with the value that `write` appends. It must not change what is there already.
+    pub fn push_named_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.extend_from_slice(name);
+        let value_at = self.out.len();
+        write(self.out);
+        if let Err(refused) = end_part(value_at, self.out) {
+            self.fit = Err(refused);
+        }
+    }
+
     /// Adds variables that [`encode_variable`] has encoded before.
     pub fn push_encoded(&mut self, encoded: &[u8]) {
         self.out.extend_from_slice(encoded);
@@ -121,17 +137,34 @@ pub fn encode_variable(
     encoded
 }
 
+/// Appends the name of a variable in the form that it has before a value, for [`Params::push_named`]; nothing if it cannot
+/// be sent.
+pub fn encode_name(name: VariableName<'_>, out: &mut Vec<u8>) -> Result<(), Refused> {
+    let start = out.len();
+    let encoded = encode_part(|out| name.write(out), out);
+    match encoded {
+        // Room for the length of the value.
+        Ok(()) => out.extend_from_slice(&[0; LENGTH_BYTES]),
+        Err(_) => out.truncate(start),
+    }
+    encoded
+}
+
 /// Appends a name or a value behind its length.
 fn encode_part(write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) -> Result<(), Refused> {
-    let length_at = out.len();
-    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
     let part_at = out.len();
     write(out);
+    end_part(part_at, out)
+}
+
+/// Writes the length of the name or value from `part_at` on before it.
+fn end_part(part_at: usize, out: &mut [u8]) -> Result<(), Refused> {
     let part = &out[part_at..];
     let length = u16::try_from(part.len()).map_err(|_| Refused::TooLong)?;
-    if memchr(0, part).is_some() {
+    if has_zero(part) {
         return Err(Refused::ZeroByte(ZeroByte));
     }
-    out[length_at..part_at].copy_from_slice(&length.to_le_bytes());
+    out[part_at - LENGTH_BYTES..part_at].copy_from_slice(&length.to_le_bytes());
     Ok(())
 }

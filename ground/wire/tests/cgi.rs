@@ -34,7 +34,10 @@ fn a_netstring_begins_with_the_length_of_the_content() {
         let mut params = scgi::Params::new(&mut out, length);
         params.push(b"REQUEST_METHOD", b"POST");
         params.push_with(b"EMPTY", |_| {});
-        params.push(b"LONG", &[b'x'; 70_000]);
+        let mut named = Vec::new();
+        scgi::encode_name(b"LONG".into(), &mut named).unwrap();
+        params.push_named(&named, &[b'x'; 70_000]);
+        params.push_named_with(&named, |_| {});
         params.end().unwrap();
         let (pairs, used) = netstring(&out[6..]);
         assert_eq!(used, out.len() - 6);
@@ -44,6 +47,7 @@ fn a_netstring_begins_with_the_length_of_the_content() {
             ("REQUEST_METHOD", "POST".to_owned()),
             ("EMPTY", String::new()),
             ("LONG", "x".repeat(70_000)),
+            ("LONG", String::new()),
         ];
         let expected: Vec<_> = expected
             .map(|(name, value)| (name.to_owned(), value))
@@ -66,10 +70,20 @@ fn no_byte_of_a_value_can_add_a_variable() {
             byte == 0,
             "nothing is left of a refused one"
         );
+        let mut params = scgi::Params::new(&mut out, 0);
+        let mut named = Vec::new();
+        scgi::encode_name(b"A".into(), &mut named).unwrap();
+        params.push_named(&named, &value);
+        params.push_named(&named, b"");
+        assert_eq!(params.end().is_err(), byte == 0, "{byte} with a name");
         let mut out = Vec::new();
         let mut params = scgi::Params::new(&mut out, 0);
         params.push(&value, b"");
         assert_eq!(params.end().is_err(), byte == 0, "{byte} in a name");
+        let mut named = Vec::new();
+        let encoded = scgi::encode_name(value[..].into(), &mut named);
+        assert_eq!(encoded.is_err(), byte == 0, "{byte} in an encoded name");
+        assert_eq!(named.is_empty(), byte == 0);
     }
 }
 
@@ -84,6 +98,10 @@ fn a_packet_has_its_length_and_that_of_each_part() {
     let long = vec![b'v'; 300];
     params.push(b"A", b"bc");
     params.push_with(b"", |out| out.extend_from_slice(&long));
+    let mut named = Vec::new();
+    uwsgi::encode_name(b"name".into(), &mut named).unwrap();
+    params.push_named(&named, &long);
+    params.push_named(&named, b"");
     params.end().unwrap();
     let content = [
         &[1, 0][..],
@@ -93,6 +111,13 @@ fn a_packet_has_its_length_and_that_of_each_part() {
         &[0, 0],
         &[300_u16.to_le_bytes()[0], 1],
         &long,
+        &[4, 0],
+        b"name",
+        &[300_u16.to_le_bytes()[0], 1],
+        &long,
+        &[4, 0],
+        b"name",
+        &[0, 0],
     ]
     .concat();
     let [low, high] = u16::try_from(content.len()).unwrap().to_le_bytes();
@@ -101,15 +126,24 @@ fn a_packet_has_its_length_and_that_of_each_part() {
 
 #[test]
 fn an_oversized_packet_is_refused() {
+    let mut named = Vec::new();
+    uwsgi::encode_name(b"A".into(), &mut named).unwrap();
     let end = |sizes: &[usize]| {
-        let mut out = b"before".to_vec();
-        let mut params = uwsgi::Params::new(&mut out, uwsgi::Modifiers::default());
-        for size in sizes {
-            params.push(b"A", &vec![b'x'; *size]);
-        }
-        let ended = params.end();
-        assert_eq!(ended.is_err(), out == b"before", "all or nothing");
-        ended.is_ok()
+        let [ended, again] = [false, true].map(|is_named| {
+            let mut out = b"before".to_vec();
+            let mut params = uwsgi::Params::new(&mut out, uwsgi::Modifiers::default());
+            for size in sizes {
+                match is_named {
+                    true => params.push_named(&named, &vec![b'x'; *size]),
+                    false => params.push(b"A", &vec![b'x'; *size]),
+                }
+            }
+            let ended = params.end();
+            assert_eq!(ended.is_err(), out == b"before", "all or nothing");
+            ended.is_ok()
+        });
+        assert_eq!(ended, again);
+        ended
     };
     // Each variable has 2 + 1 + 2 bytes beside its value.
     assert!(end(&[0xffff - 5]));

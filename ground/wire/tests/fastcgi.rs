@@ -3,8 +3,8 @@
 
 use sluice_wire::cgi::VariableName;
 use sluice_wire::fastcgi::{
-    Params, ResponseDecoder, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_param,
-    encode_stdin_head,
+    Params, ResponseDecoder, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_name,
+    encode_param, encode_stdin_head,
 };
 use sluice_wire::h1::Limits;
 use sluice_wire::limits::STDERR_BYTES_MAX;
@@ -296,7 +296,10 @@ fn requests_are_read_as_they_were_written() {
             let (name, value) = (vec![b'N'; index + 1 + length / 500], vec![b'v'; *length]);
             params.push(&name[..], &value);
             params.push_with(&name[..], |out| out.extend_from_slice(&value));
-            expected.extend([(name.clone(), value.clone()), (name, value)]);
+            let mut encoded = Vec::new();
+            encode_name(name[..].into(), &mut encoded).unwrap();
+            params.push_named(&encoded, &value);
+            expected.extend(vec![(name, value); 3]);
         }
         params.end().unwrap();
         out.extend_from_slice(&STDIN_END);
@@ -327,6 +330,20 @@ fn a_refused_variable_leaves_nothing_behind() {
         assert!(params.end().is_err());
         assert_eq!(out, b"before");
         assert!(encode_param(name.into(), value, &mut out).is_err());
+        assert_eq!(out, b"before");
+        let mut encoded = Vec::new();
+        let named = encode_name(name.into(), &mut encoded);
+        assert_eq!(named.is_err(), name.contains(&0));
+        assert_eq!(encoded.is_empty(), named.is_err());
+    }
+    let mut encoded = Vec::new();
+    encode_name(b"A".into(), &mut encoded).unwrap();
+    for value in [&b"\0"[..], &[0; 200], b"value\0"] {
+        let mut out = b"before".to_vec();
+        let mut params = Params::new(&mut out);
+        params.push_named(&encoded, value);
+        params.push_named(&encoded, b"fits");
+        assert!(params.end().is_err());
         assert_eq!(out, b"before");
     }
     let mut encoded = Vec::new();

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sluice_message::decimal::push_integer;
 use sluice_message::layout::LocalTime;
 use sluice_message::{ConnInfo, FieldId, Fields, IpText, Remote, Version};
 use sluice_net::clock;
@@ -129,7 +130,7 @@ pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::BodyBytesSent => {
             let log = &exchange.context.log;
             let body = log.bytes_sent.saturating_sub(log.head_bytes_sent);
-            show(out, format_args!("{body}"));
+            push_integer(out, body);
         }
         NginxKey::RequestCompletion if exchange.context.log.is_complete => {
             out.extend_from_slice(b"OK")
@@ -203,7 +204,7 @@ fn remote_port(exchange: &Exchange, out: &mut Vec<u8>) {
         (None, Remote::Unix) => 0,
     };
     if port != 0 {
-        show(out, format_args!("{port}"));
+        push_integer(out, port.into());
     }
 }
 

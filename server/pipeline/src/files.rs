@@ -87,16 +87,17 @@ pub fn with_path<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 /// The comparison ignores case for ASCII letters only: folding other letters can change their length, and thereby which
 /// part is the script name.
 pub fn split_script(path: &[u8], endings: &[Vec<u8>]) -> Option<usize> {
-    endings
-        .iter()
-        .filter(|ending| !ending.is_empty())
-        .find_map(|ending| {
-            let ends = path.windows(ending.len()).enumerate();
-            let mut ends = ends
-                .filter(|(_, part)| part.eq_ignore_ascii_case(ending))
-                .map(|(at, _)| at + ending.len());
-            ends.find(|end| matches!(path.get(*end), None | Some(b'/')))
-        })
+    endings.iter().find_map(|ending| {
+        let first = ending.first()?;
+        let starts = memchr::memchr2_iter(*first, first.to_ascii_uppercase(), path);
+        let ends = starts.filter_map(|at| {
+            let end = at + ending.len();
+            let is_ending = path.get(at..end)?.eq_ignore_ascii_case(ending);
+            is_ending.then_some(end)
+        });
+        let mut ends = ends.filter(|end| matches!(path.get(*end), None | Some(b'/')));
+        ends.next()
+    })
 }
 
 /// The root folder of a site.
@@ -132,6 +133,11 @@ impl Root {
             root.fixed = Some(fixed);
         }
         Ok(root)
+    }
+
+    /// What [`Root::write`] appends, if it does not depend on the request.
+    pub fn fixed(&self) -> Option<&[u8]> {
+        self.fixed.as_deref()
     }
 
     /// Appends the root to `out`: absolute, normalized and without a trailing slash, so `/` itself is empty.
@@ -193,6 +199,28 @@ mod tests {
         let root = Root::build(text).unwrap();
         root.write(&Root0(variable), &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn scripts_end_with_the_first_ending_that_ends_a_segment() {
+        for (path, endings, expected) in [
+            ("/a.php", &[".php"][..], Some(6)),
+            ("/a.PhP/b", &[".php"], Some(6)),
+            ("/a.phpx", &[".php"], None),
+            ("/a.phpx/b.php/c.php", &[".php"], Some(13)),
+            ("/a.php.php", &[".php"], Some(10)),
+            ("/a.ph", &[".php"], None),
+            ("", &[".php"], None),
+            ("/a.php/b.cgi", &[".cgi", ".php"], Some(12)),
+            ("/a.php", &["", ".php"], Some(6)),
+            ("/xaaa", &["aa"], Some(5)),
+            ("/xAaa/b", &["aa"], Some(5)),
+            ("/run", &["run"], Some(4)),
+            ("/a.php", &[], None),
+        ] {
+            let endings: Vec<Vec<u8>> = endings.iter().map(|text| text.as_bytes().into()).collect();
+            assert_eq!(split_script(path.as_bytes(), &endings), expected, "{path}");
+        }
     }
 
     #[test]

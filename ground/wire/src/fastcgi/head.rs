@@ -101,20 +101,27 @@ impl HeadDecoder {
     ) -> Result<Progress<Option<u64>>, HeadError> {
         head.clear();
         let window = &buf[..buf.len().min(self.limits.head_bytes_max)];
+        if self.scanned == 0 {
+            // As nearly always, all of it is here: it is read without looking for its end first.
+            if let Ok(Some((consumed, value))) = self.read(window, head) {
+                return Ok(Progress::Complete { consumed, value });
+            }
+            head.clear();
+        }
         let Some(end) = self.find_end(window) else {
             if window.len() == self.limits.head_bytes_max {
                 return Err(error(HeadFault::TooLarge, window.len()));
             }
             return Ok(Progress::Incomplete);
         };
-        let outcome = self.read(&window[..end], head);
-        if outcome.is_err() {
-            head.clear();
+        match self.read(&window[..end], head) {
+            Ok(Some((consumed, value))) => Ok(Progress::Complete { consumed, value }),
+            Ok(None) => Ok(Progress::Incomplete),
+            Err(error) => {
+                head.clear();
+                Err(error)
+            }
         }
-        outcome.map(|value| Progress::Complete {
-            consumed: end,
-            value,
-        })
     }
 
     /// Where the content begins: after the first empty line. Lines end in LF or CR LF (RFC 3875, section 6.3.5).
@@ -131,15 +138,23 @@ impl HeadDecoder {
         None
     }
 
-    fn read(&self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<u64>, HeadError> {
+    /// Reads the lines up to the first empty one. Returns where the content begins, and the declared length of the body;
+    /// `None` if no line is empty.
+    fn read(
+        &self,
+        bytes: &[u8],
+        head: &mut ResponseHead,
+    ) -> Result<Option<(usize, Option<u64>)>, HeadError> {
         let mut status = None;
         let mut has_line = false;
+        let mut has_end = false;
         let mut at = 0;
         for end in memchr_iter(b'\n', bytes) {
             let (line_at, line) = (at, &bytes[at..end]);
             let field = line.strip_suffix(b"\r").unwrap_or(line);
             at = end + 1;
             if field.is_empty() {
+                has_end = true;
                 break;
             }
             if line_at == 0
@@ -172,6 +187,9 @@ impl HeadDecoder {
             }
             head.fields.push_clean(id, name, value);
         }
+        if !has_end {
+            return Ok(None);
+        }
         head.version = Version::Http11;
         head.status = status.unwrap_or(if head.fields.has(FieldId::Location) {
             // RFC 3875, section 6.2.3. With a local path (section 6.2.2), the server is asked to respond with that page
@@ -181,7 +199,10 @@ impl HeadDecoder {
         } else {
             Status::OK
         });
-        length(&head.fields).map_err(|fault| error(HeadFault::Framing(fault), 0))
+        match length(&head.fields) {
+            Ok(length) => Ok(Some((at, length))),
+            Err(fault) => Err(error(HeadFault::Framing(fault), 0)),
+        }
     }
 
     /// The parts of a line, or its fault and where it is.

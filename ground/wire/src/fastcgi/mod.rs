@@ -14,7 +14,7 @@ mod response;
 
 pub use head::{HeadDecoder, HeadError, HeadFault};
 pub use request::{
-    Params, ParamsRefused, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_param,
-    encode_stdin_head,
+    Params, ParamsRefused, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_name,
+    encode_param, encode_stdin_head,
 };
 pub use response::{Refused, ResponseDecoder, ResponseFault, Stderr};

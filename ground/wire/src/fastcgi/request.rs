@@ -4,10 +4,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use memchr::memchr;
-
 use super::record::{CONTENT_BYTES_MAX, HEAD_BYTES, Kind, head};
-use crate::cgi::VariableName;
+use crate::cgi::{VariableName, has_zero};
 use crate::scgi::ZeroByte;
 
 /// The content that one record of a request's body can have.
@@ -92,6 +90,54 @@ impl<'a> Params<'a> {
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let encoded = encode_param_with(name.into(), write, self.out);
+        self.note(encoded);
+    }
+
+    /// Adds a variable whose name [`encode_name`] has encoded before.
+    pub fn push_named(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.out.len();
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(value);
+        match u8::try_from(value.len()) {
+            Ok(short @ 0..0x80) if !has_zero(value) => {
+                self.out[start + length_bytes(name)] = short;
+            }
+            Ok(_) | Err(_) => self.end_unusual(name, value.len()),
+        }
+    }
+
+    /// As [`Params::push_named`] with the value that `write` appends. It must not change what is there already.
+    pub fn push_named_with(&mut self, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.len();
+        self.out.extend_from_slice(name);
+        let value_at = self.out.len();
+        write(self.out);
+        let value = &self.out[value_at..];
+        match u8::try_from(value.len()) {
+            Ok(short @ 0..0x80) if !has_zero(value) => {
+                self.out[start + length_bytes(name)] = short;
+            }
+            Ok(_) | Err(_) => self.end_unusual(name, self.out.len() - value_at),
+        }
+    }
+
+    /// Ends a variable, the last `value_length` bytes of which are its value, that has a zero byte or whose length takes
+    /// four bytes.
+    #[cold]
+    fn end_unusual(&mut self, name: &[u8], value_length: usize) {
+        let value_at = self.out.len() - value_length;
+        let length_at = value_at - name.len() + length_bytes(name);
+        let encoded = match (without_zero(&self.out[value_at..]), length_of(value_length)) {
+            (Ok(()), Ok(Length::Short(short))) => {
+                self.out[length_at] = short;
+                Ok(())
+            }
+            (Ok(()), Ok(Length::Long(long))) => {
+                self.out.splice(length_at..length_at + 1, long);
+                Ok(())
+            }
+            (Err(refused), _) | (Ok(()), Err(refused)) => Err(refused),
+        };
         self.note(encoded);
     }
 
@@ -189,10 +235,30 @@ fn finish_param(
     fit
 }
 
+/// Appends the name of a variable in the form that it has before a value, for [`Params::push_named`]; nothing if it cannot
+/// be sent.
+pub fn encode_name(name: VariableName<'_>, out: &mut Vec<u8>) -> Result<(), ParamsRefused> {
+    let start = out.len();
+    let length = encode_length(name.length(), out);
+    // Room for the length of the value.
+    out.push(0);
+    let name_at = out.len();
+    name.write(out);
+    finish_param(start, length.and(without_zero(&out[name_at..])), out)
+}
+
+/// The number of bytes that the length at the start of `encoded` has (FastCGI specification, section 3.4).
+fn length_bytes(encoded: &[u8]) -> usize {
+    match encoded.first() {
+        Some(0x80..) => 4,
+        Some(_) | None => 1,
+    }
+}
+
 fn without_zero(content: &[u8]) -> Result<(), ParamsRefused> {
-    match memchr(0, content) {
-        None => Ok(()),
-        Some(_) => Err(ParamsRefused::ZeroByte(ZeroByte)),
+    match has_zero(content) {
+        false => Ok(()),
+        true => Err(ParamsRefused::ZeroByte(ZeroByte)),
     }
 }
 

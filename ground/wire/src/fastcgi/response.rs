@@ -104,6 +104,7 @@ enum Stream {
     Ended,
 }
 
+/// Where the decoder stands: each state but the last needs at least one byte for the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// In the head of a record, of which `have` bytes are here.
@@ -141,6 +142,24 @@ const AWAIT_HEAD: State = State::Head {
     have: 0,
 };
 
+impl State {
+    /// After the content of a record with `padding` bytes behind it.
+    fn before_head(padding: u8) -> State {
+        match padding {
+            0 => AWAIT_HEAD,
+            left => State::Padding { left },
+        }
+    }
+
+    /// As [`State::before_head`] for the last record.
+    fn before_end(padding: u8) -> State {
+        match padding {
+            0 => State::Done,
+            left => State::LastPadding { left },
+        }
+    }
+}
+
 impl ResponseDecoder {
     /// A decoder at the first byte of a response, which keeps what the application writes to standard error.
     pub fn keeping_stderr() -> ResponseDecoder {
@@ -171,12 +190,12 @@ impl ResponseDecoder {
             ended: false,
         };
         loop {
-            let here = &buf[step.consumed..];
             if self.state == State::Done {
                 step.ended = true;
                 return Ok(step);
             }
-            if here.is_empty() && !self.is_between() {
+            let here = &buf[step.consumed..];
+            if here.is_empty() {
                 return Ok(step);
             }
             if let State::Head { have: 0, .. } = self.state
@@ -200,15 +219,6 @@ impl ResponseDecoder {
             } else {
                 step.consumed += self.take(here)?;
             }
-        }
-    }
-
-    /// Whether the next state follows without a byte.
-    fn is_between(&self) -> bool {
-        match self.state {
-            State::Stdout { left, .. } | State::Stderr { left, .. } => left == 0,
-            State::Padding { left } | State::LastPadding { left } => left == 0,
-            State::Head { .. } | State::End { .. } | State::Done => false,
         }
     }
 
@@ -240,7 +250,7 @@ impl ResponseDecoder {
                 match usize::from(have) + taken {
                     8 => {
                         accept(bytes[4])?;
-                        State::LastPadding { left: padding }
+                        State::before_end(padding)
                     }
                     have => State::End {
                         bytes,
@@ -251,17 +261,11 @@ impl ResponseDecoder {
             }
             State::Padding { left } => {
                 taken = here.len().min(usize::from(left));
-                match left - taken as u8 {
-                    0 => AWAIT_HEAD,
-                    left => State::Padding { left },
-                }
+                State::before_head(left - taken as u8)
             }
             State::LastPadding { left } => {
                 taken = here.len().min(usize::from(left));
-                match left - taken as u8 {
-                    0 => State::Done,
-                    left => State::LastPadding { left },
-                }
+                State::before_end(left - taken as u8)
             }
             state @ (State::Stdout { .. } | State::Done) => state,
         };
@@ -274,11 +278,17 @@ impl ResponseDecoder {
         match kind {
             Kind::Stdout => {
                 open(&mut self.stdout, left)?;
-                Ok(State::Stdout { left, padding })
+                Ok(match left {
+                    0 => State::before_head(padding),
+                    left => State::Stdout { left, padding },
+                })
             }
             Kind::Stderr => {
                 open(&mut self.errors, left)?;
-                Ok(State::Stderr { left, padding })
+                Ok(match left {
+                    0 => State::before_head(padding),
+                    left => State::Stderr { left, padding },
+                })
             }
             // Streams that were not ended end here: PHP ends neither.
             Kind::End if left == 8 => Ok(State::End {
@@ -304,7 +314,7 @@ impl ResponseDecoder {
                 padding,
             },
             State::Stdout { padding, .. } | State::Stderr { padding, .. } => {
-                State::Padding { left: padding }
+                State::before_head(padding)
             }
             state @ (State::Head { .. }
             | State::End { .. }

@@ -6,7 +6,7 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_route::Template;
 use sluice_wire::cgi::{HEADER_PREFIX, VariableName};
 
-use super::params::{CONTENT_LENGTH, Dialect, Run};
+use super::params::{CONTENT_LENGTH, Dialect, Name, Run};
 
 /// Some of the configured variables, in order.
 pub enum Configured {
@@ -15,13 +15,37 @@ pub enum Configured {
     /// One that does.
     Variable {
         /// Its name.
-        name: Box<[u8]>,
+        name: Name,
         /// Its value.
-        value: Template,
+        value: Value,
         /// What is done if that is empty.
         empty: Empty,
     },
 }
+
+/// How the value of a variable follows from a request.
+pub enum Value {
+    /// The text.
+    Text(Template),
+    /// The name of a file: values of the request cannot escape the folders configured in it.
+    Path(Template),
+    /// The length of the body that is sent, which may have been buffered to determine it, as in nginx; the text if there
+    /// is no body.
+    BodyLength(Template),
+}
+
+/// Variables with file names.
+const PATH_VARIABLES: [&[u8]; 9] = [
+    b"SCRIPT_FILENAME",
+    b"DOCUMENT_ROOT",
+    b"CONTEXT_DOCUMENT_ROOT",
+    b"PATH_TRANSLATED",
+    b"UWSGI_FILE",
+    b"UWSGI_CHDIR",
+    b"UWSGI_HOME",
+    b"UWSGI_PYHOME",
+    b"UWSGI_TOUCH_RELOAD",
+];
 
 /// What is done with a variable whose value is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +97,19 @@ pub fn configured(
                 continue;
             }
         }
+        let Some(encoded) = Name::encode(dialect, name.as_bytes().into()) else {
+            let length = name.len();
+            return Err(Refusal::new(format!(
+                "env with a name of {length} bytes, which is too long for the protocol"
+            )));
+        };
+        let value = match (is_length, PATH_VARIABLES.contains(&name.as_bytes())) {
+            (true, _) => Value::BodyLength(value),
+            (false, true) => Value::Path(value),
+            (false, false) => Value::Text(value),
+        };
         variables.push(Configured::Variable {
-            name: name.as_bytes().into(),
+            name: encoded,
             value,
             empty,
         });
@@ -83,6 +118,14 @@ pub fn configured(
 }
 
 impl Taken {
+    /// Exactly these names.
+    #[cfg(test)]
+    pub fn of<const N: usize>(names: [&[u8]; N]) -> Taken {
+        let mut taken = Taken::default();
+        names.iter().for_each(|name| taken.add(name));
+        taken
+    }
+
     /// Whether a configured variable has this name.
     pub fn has(&self, name: VariableName<'_>) -> bool {
         let may_be_of_header = match name {
@@ -119,6 +162,14 @@ mod tests {
         }
     }
 
+    fn kind(value: &Value) -> &'static str {
+        match value {
+            Value::Text(_) => "text",
+            Value::Path(_) => "path",
+            Value::BodyLength(_) => "length",
+        }
+    }
+
     fn run(variables: &[(&str, &str)]) -> Run {
         let mut run = Run::default();
         for (name, value) in variables {
@@ -137,6 +188,7 @@ mod tests {
             ("D", "{method}"),
             ("E", "2"),
             ("F", "no protocol carries \0"),
+            ("SCRIPT_FILENAME", "/srv/{path}"),
         ];
         let config = config(&env, &["A", "B", "D"]);
         let (variables, taken) = configured(Dialect::FastCgi, &config).unwrap();
@@ -145,17 +197,21 @@ mod tests {
         for variable in &variables {
             match variable {
                 Configured::Constant(run) => constant.push(run),
-                Configured::Variable { name, empty, .. } => others.push((&**name, *empty)),
+                Configured::Variable { name, value, empty } => {
+                    others.push((name, kind(value), *empty))
+                }
             }
         }
         assert_eq!(
             constant,
             [&run(&[("A", "1"), ("C", "")]), &run(&[("E", "2")])]
         );
-        let expected: [(&[u8], Empty); 3] = [
-            (b"CONTENT_LENGTH", Empty::Send),
-            (b"D", Empty::Omit),
-            (b"F", Empty::Send),
+        let name = |text: &str| Name::encode(Dialect::FastCgi, text.as_bytes().into()).unwrap();
+        let expected = [
+            (&name("CONTENT_LENGTH"), "length", Empty::Send),
+            (&name("D"), "text", Empty::Omit),
+            (&name("F"), "text", Empty::Send),
+            (&name("SCRIPT_FILENAME"), "path", Empty::Send),
         ];
         assert_eq!(others, expected);
         for (name, _) in env {
@@ -177,8 +233,21 @@ mod tests {
 
     #[test]
     fn a_name_that_no_variable_can_have_is_refused() {
+        let refused = |dialect, name: &str| {
+            let config = config(&[(name, "{method}")], &[]);
+            configured(dialect, &config)
+                .err()
+                .map(|refusal| refusal.to_string())
+        };
         for name in ["", "A=B", "A\0"] {
-            assert!(configured(Dialect::FastCgi, &config(&[(name, "")], &[])).is_err());
+            assert!(refused(Dialect::FastCgi, name).is_some());
         }
+        let long = "X".repeat(0x10000);
+        let uwsgi = Dialect::Uwsgi(sluice_wire::uwsgi::Modifiers::default());
+        assert_eq!(
+            refused(uwsgi, &long).as_deref(),
+            Some("env with a name of 65536 bytes, which is too long for the protocol")
+        );
+        assert_eq!(refused(Dialect::FastCgi, &long), None);
     }
 }

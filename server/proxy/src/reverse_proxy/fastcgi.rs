@@ -20,8 +20,9 @@ use sluice_route::{Template, Values};
 use sluice_upstream::Call;
 use sluice_wire::cgi::VariableName;
 
-use super::configured_variables::{Configured, Empty, Taken, configured};
-use super::params::{CONTENT_LENGTH, Dialect, Params, Run};
+use super::configured_variables::{Configured, Empty, Taken, Value, configured};
+use super::params::{Dialect, Params, Run};
+use super::variable_names::{Variable, VariableNames};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use sluice_observe::log::{Level, Log};
 use sluice_pipeline::collect::Measured;
@@ -42,6 +43,8 @@ pub struct FastCgi {
     own: Vec<Configured>,
     /// Their names, which take precedence over those of other variables.
     taken: Taken,
+    /// The names of the other variables.
+    names: VariableNames,
     /// Which other variables are sent, besides those for request headers.
     usual: Usual,
     /// Those of them that do not depend on the request.
@@ -71,19 +74,6 @@ enum Symlinks {
     /// compiled for the previous one.
     Resolve,
 }
-
-/// Variables with file names: request values cannot escape the folders configured in them.
-const PATH_VARIABLES: [&[u8]; 9] = [
-    b"SCRIPT_FILENAME",
-    b"DOCUMENT_ROOT",
-    b"CONTEXT_DOCUMENT_ROOT",
-    b"PATH_TRANSLATED",
-    b"UWSGI_FILE",
-    b"UWSGI_CHDIR",
-    b"UWSGI_HOME",
-    b"UWSGI_PYHOME",
-    b"UWSGI_TOUCH_RELOAD",
-];
 
 /// CGI variables that are the same in every request. The user is in REMOTE_USER, however it was authenticated, and the
 /// identity of RFC 1413 is not asked for.
@@ -183,6 +173,7 @@ impl FastCgi {
                 .map(|ending| ending.to_ascii_lowercase().into())
                 .collect(),
             own,
+            names: VariableNames::new(dialect, &taken),
             taken,
             constant,
             usual: if config.only_env {
@@ -209,13 +200,13 @@ impl FastCgi {
         }
         let mut variables = Variables {
             params: Params::begin(self.dialect, asked.length, out),
-            dialect: self.dialect,
+            names: self.names,
             taken: &self.taken,
         };
         match self.usual {
             Usual::All => self.add_usual(asked, &mut variables)?,
             Usual::None if asked.host.is_empty() => {}
-            Usual::None => variables.add(b"HTTP_HOST", asked.host),
+            Usual::None => variables.add(Variable::HttpHost, asked.host),
         }
         add_fields(&asked.head.fields, &mut variables);
         self.add_own(asked, &mut variables)?;
@@ -233,16 +224,23 @@ impl FastCgi {
             let reason = "the escaped and the decoded path select different scripts";
             return Err(Fault::new(Status::BAD_REQUEST, reason));
         }
-        files::with_path(|root| {
-            self.write_root(asked, root)?;
-            self.add_script(asked, root, variables);
-            Ok::<(), Fault>(())
-        })?;
+        match self
+            .root
+            .fixed()
+            .filter(|_| self.symlinks == Symlinks::Keep)
+        {
+            Some(root) => self.add_script(asked, root, variables),
+            None => files::with_path(|root| {
+                self.write_root(asked, root)?;
+                self.add_script(asked, root, variables);
+                Ok::<(), Fault>(())
+            })?,
+        }
         variables.params.push_run(&self.constant);
         add_request(asked, variables);
         add_server(asked, variables);
         add_peer(asked.conn, variables);
-        variables.add_with(b"REMOTE_USER", |out| {
+        variables.add_with(Variable::RemoteUser, |out| {
             self.user.expand(asked.values, Unknown::Empty, out);
         });
         Ok(())
@@ -260,9 +258,7 @@ impl FastCgi {
                     empty: Empty::Send,
                 } => {
                     let mut written = Ok(());
-                    params.push_with(&**name, |out| {
-                        written = self.write_own(asked, name, value, out);
-                    });
+                    params.push_named_with(name, |out| written = write_own(asked, value, out));
                     written?;
                 }
                 Configured::Variable {
@@ -270,32 +266,13 @@ impl FastCgi {
                     value,
                     empty: Empty::Omit,
                 } => files::with_path(|text| {
-                    self.write_own(asked, name, value, text)?;
+                    write_own(asked, value, text)?;
                     if !text.is_empty() {
-                        params.push(&**name, text);
+                        params.push_named(name, text);
                     }
                     Ok::<(), Fault>(())
                 })?,
             }
-        }
-        Ok(())
-    }
-
-    /// Appends the value of a configured variable to `out`.
-    fn write_own(
-        &self,
-        asked: &Asked<'_>,
-        name: &[u8],
-        value: &Template,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
-        // As in nginx, this is the length of the body that is sent, which may have been buffered to determine it.
-        if name == CONTENT_LENGTH && self.usual == Usual::None && asked.length > 0 {
-            push_integer(out, asked.length);
-        } else if PATH_VARIABLES.contains(&name) {
-            value.expand_path(asked.values, out).map_err(files::unfit)?;
-        } else {
-            value.expand(asked.values, Unknown::Empty, out);
         }
         Ok(())
     }
@@ -405,20 +382,32 @@ impl FastCgi {
                 .expand(asked.values, Unknown::Empty, &mut remainder);
             info = &remainder;
         }
-        variables.add(b"DOCUMENT_ROOT", or_slash(root));
-        variables.add(b"DOCUMENT_URI", script);
-        variables.add_with(b"SCRIPT_NAME", |out| {
+        variables.add(Variable::DocumentRoot, or_slash(root));
+        variables.add(Variable::DocumentUri, script);
+        variables.add_with(Variable::ScriptName, |out| {
             if !matches!(script, [] | [b'/', ..]) {
                 out.push(b'/');
             }
             out.extend_from_slice(script);
         });
-        variables.add_with(b"SCRIPT_FILENAME", |out| below(root, script, out));
-        variables.add(b"PATH_INFO", info);
+        variables.add_with(Variable::ScriptFilename, |out| below(root, script, out));
+        variables.add(Variable::PathInfo, info);
         if !info.is_empty() {
-            variables.add_with(b"PATH_TRANSLATED", |out| below(root, info, out));
+            variables.add_with(Variable::PathTranslated, |out| below(root, info, out));
         }
     }
+}
+
+/// Appends the value of a configured variable to `out`.
+fn write_own(asked: &Asked<'_>, value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
+    match value {
+        Value::BodyLength(_) if asked.length > 0 => push_integer(out, asked.length),
+        Value::Path(text) => text.expand_path(asked.values, out).map_err(files::unfit)?,
+        Value::Text(text) | Value::BodyLength(text) => {
+            text.expand(asked.values, Unknown::Empty, out);
+        }
+    }
+    Ok(())
 }
 
 /// The path in which to look for a script, in the form that matchers compare: `/admin.php/../other.php` matches as
@@ -467,8 +456,8 @@ fn add_request(asked: &Asked<'_>, variables: &mut Variables<'_>) {
     let head = asked.head;
     let query = head.uri.query().unwrap_or_default();
     let content_type = head.fields.first(FieldId::ContentType);
-    variables.add(b"REQUEST_METHOD", head.method.as_str().as_bytes());
-    variables.add_with(b"REQUEST_URI", |out| {
+    variables.add(Variable::RequestMethod, head.method.as_str().as_bytes());
+    variables.add_with(Variable::RequestUri, |out| {
         let (path, query) = origin_form(&head.target);
         out.extend_from_slice(or_slash(path));
         if !query.is_empty() {
@@ -476,10 +465,10 @@ fn add_request(asked: &Asked<'_>, variables: &mut Variables<'_>) {
             out.extend_from_slice(query);
         }
     });
-    variables.add(b"QUERY_STRING", query);
-    variables.add(b"CONTENT_TYPE", content_type.unwrap_or_default());
-    variables.add_number(CONTENT_LENGTH, asked.length);
-    variables.add_number(b"HTTP_CONTENT_LENGTH", asked.length);
+    variables.add(Variable::QueryString, query);
+    variables.add(Variable::ContentType, content_type.unwrap_or_default());
+    variables.add_number(Variable::ContentLength, asked.length);
+    variables.add_number(Variable::HttpContentLength, asked.length);
 }
 
 fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
@@ -492,25 +481,25 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
     let local = asked.conn.local.address();
     let ip = local.map(|local| IpText::new(local.ip()));
     variables.add(
-        b"SERVER_NAME",
+        Variable::ServerName,
         match (host, &ip) {
             // RFC 3875, section 4.1.14 forbids an empty value, but HTTP/1.0 requests may lack a host.
             (b"", Some(ip)) => ip.as_bytes(),
             (host, _) => host,
         },
     );
-    variables.add_number(b"SERVER_PORT", port.unwrap_or(usual_port).into());
+    variables.add_number(Variable::ServerPort, port.unwrap_or(usual_port).into());
     if let Some(ip) = &ip {
-        variables.add(b"SERVER_ADDR", ip.as_bytes());
+        variables.add(Variable::ServerAddr, ip.as_bytes());
     }
     let protocol = asked.head.version.as_str().as_bytes();
-    variables.add(b"SERVER_PROTOCOL", protocol);
-    variables.add(b"REQUEST_SCHEME", scheme.as_str().as_bytes());
+    variables.add(Variable::ServerProtocol, protocol);
+    variables.add(Variable::RequestScheme, scheme.as_str().as_bytes());
     if let Some(tls) = &asked.conn.tls {
         add_tls(tls, variables);
     }
     if !asked.host.is_empty() {
-        variables.add(b"HTTP_HOST", asked.host);
+        variables.add(Variable::HttpHost, asked.host);
     }
 }
 
@@ -521,9 +510,9 @@ fn add_tls(tls: &TlsInfo, variables: &mut Variables<'_>) {
         "tls1.3" => "TLSv1.3",
         other => other,
     };
-    variables.add(b"HTTPS", b"on");
-    variables.add(b"SSL_PROTOCOL", version.as_bytes());
-    variables.add(b"SSL_CIPHER", tls.cipher.as_bytes());
+    variables.add(Variable::Https, b"on");
+    variables.add(Variable::SslProtocol, version.as_bytes());
+    variables.add(Variable::SslCipher, tls.cipher.as_bytes());
 }
 
 fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
@@ -533,11 +522,11 @@ fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
         Remote::Unix => (None, None),
     };
     let ip = ip.as_ref().map_or(&b""[..], IpText::as_bytes);
-    variables.add(b"REMOTE_ADDR", ip);
-    variables.add(b"REMOTE_HOST", ip);
+    variables.add(Variable::RemoteAddr, ip);
+    variables.add(Variable::RemoteHost, ip);
     match port {
-        Some(port) => variables.add_number(b"REMOTE_PORT", port.into()),
-        None => variables.add(b"REMOTE_PORT", b""),
+        Some(port) => variables.add_number(Variable::RemotePort, port.into()),
+        None => variables.add(Variable::RemotePort, b""),
     }
 }
 
@@ -548,28 +537,45 @@ fn add_fields(fields: &Fields, variables: &mut Variables<'_>) {
     let repeated = repeated(fields);
     let mut joined = 0;
     for (index, field) in fields.iter().enumerate() {
-        let name = VariableName::OfHeader(field.name);
-        match field.id {
-            // They have variables of their own.
-            FieldId::Host | FieldId::ContentLength => {}
-            FieldId::Other if is_left_out(fields, index, field) => {}
-            FieldId::Other => {
-                variables.add_with(name, |out| join(fields.find(field.name), b", ", out));
-            }
-            id if repeated & bit(id) == 0 => variables.add(name, field.value),
-            id if joined & bit(id) == 0 => {
-                joined |= bit(id);
-                let joint: &[u8] = match id {
-                    // RFC 9113, section 8.2.3: a comma would become part of a value.
-                    FieldId::Cookie => b"; ",
-                    _ => b", ",
-                };
-                variables.add_with(name, |out| join(fields.all(id), joint, out));
-            }
-            // Its value is in the variable already.
-            _ => {}
+        if field.id == FieldId::Other {
+            add_other(fields, index, field, variables);
+            continue;
+        }
+        // It is configured, or has a variable of its own.
+        let Some(name) = variables.names.of_header(field.id) else {
+            continue;
+        };
+        if repeated & bit(field.id) == 0 {
+            variables.params.push_named(name, field.value);
+        } else if joined & bit(field.id) == 0 {
+            joined |= bit(field.id);
+            let joint: &[u8] = match field.id {
+                // RFC 9113, section 8.2.3: a comma would become part of a value.
+                FieldId::Cookie => b"; ",
+                _ => b", ",
+            };
+            let write = |out: &mut Vec<u8>| join(fields.all(field.id), joint, out);
+            variables.params.push_named_with(name, write);
         }
     }
+}
+
+/// Adds the header at `index`, whose name is not a known one, and all others with its name.
+fn add_other(fields: &Fields, index: usize, field: Field<'_>, variables: &mut Variables<'_>) {
+    let name = VariableName::OfHeader(field.name);
+    if is_left_out(fields, index, field) || variables.taken.has(name) {
+        return;
+    }
+    let is_same = |other: &Field<'_>| {
+        other.id == FieldId::Other && other.name.eq_ignore_ascii_case(field.name)
+    };
+    let mut after = fields.iter().skip(index + 1).filter(is_same).peekable();
+    if after.peek().is_none() {
+        return variables.params.push(name, field.value);
+    }
+    let values = std::iter::once(field).chain(after).map(|same| same.value);
+    let write = |out: &mut Vec<u8>| join(values, b", ", out);
+    variables.params.push_with(name, write);
 }
 
 /// The known names that more than one line has, as a set of [`bit`]s.
@@ -619,39 +625,25 @@ fn is_repeated(fields: &Fields, index: usize, name: &[u8]) -> bool {
 /// The variables of a request so far.
 struct Variables<'a> {
     params: Params<'a>,
-    dialect: Dialect,
+    names: VariableNames,
     taken: &'a Taken,
 }
 
 impl Variables<'_> {
-    /// Whether the variable is configured, or has been added by the protocol.
-    fn is_taken(&self, name: VariableName<'_>) -> bool {
-        let by_protocol = match name {
-            VariableName::Plain(name) => self.dialect.begins_with(name),
-            VariableName::OfHeader(_) => false,
-        };
-        by_protocol || self.taken.has(name)
-    }
-
-    fn add<'n>(&mut self, name: impl Into<VariableName<'n>>, value: &[u8]) {
-        let name = name.into();
-        if !self.is_taken(name) {
-            self.params.push(name, value);
+    /// Adds a variable, unless it is configured or has been added by the protocol.
+    fn add(&mut self, variable: Variable, value: &[u8]) {
+        if let Some(name) = self.names.of(variable) {
+            self.params.push_named(name, value);
         }
     }
 
-    fn add_with<'n>(
-        &mut self,
-        name: impl Into<VariableName<'n>>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        let name = name.into();
-        if !self.is_taken(name) {
-            self.params.push_with(name, write);
+    fn add_with(&mut self, variable: Variable, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(name) = self.names.of(variable) {
+            self.params.push_named_with(name, write);
         }
     }
 
-    fn add_number(&mut self, name: &[u8], value: u64) {
-        self.add_with(name, |out| push_integer(out, value));
+    fn add_number(&mut self, variable: Variable, value: u64) {
+        self.add_with(variable, |out| push_integer(out, value));
     }
 }

@@ -40,6 +40,7 @@ pub mod tried;
 pub mod upstream;
 pub mod upstream_response;
 mod upstream_values;
+mod variable_names;
 mod verbose;
 
 use std::borrow::Borrow;

@@ -67,6 +67,24 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// Adds a variable with a name that was encoded for this protocol.
+    pub fn push_named(&mut self, name: &Name, value: &[u8]) {
+        match self {
+            Params::FastCgi(params) => params.push_named(&name.0, value),
+            Params::Scgi(params) => params.push_named(&name.0, value),
+            Params::Uwsgi(params) => params.push_named(&name.0, value),
+        }
+    }
+
+    /// As [`Params::push_named`] with the value that `write` appends. It must not change what is there already.
+    pub fn push_named_with(&mut self, name: &Name, write: impl FnOnce(&mut Vec<u8>)) {
+        match self {
+            Params::FastCgi(params) => params.push_named_with(&name.0, write),
+            Params::Scgi(params) => params.push_named_with(&name.0, write),
+            Params::Uwsgi(params) => params.push_named_with(&name.0, write),
+        }
+    }
+
     /// Adds all variables of `run`, which was encoded for this protocol.
     pub fn push_run(&mut self, run: &Run) {
         match self {
@@ -97,6 +115,23 @@ impl<'a> Params<'a> {
                 Fault::new(status, refused.to_string())
             }),
         }
+    }
+}
+
+/// The name of a variable, encoded once for one protocol.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Name(Box<[u8]>);
+
+impl Name {
+    /// Encodes `name`; `None` if the protocol cannot carry it.
+    pub fn encode(dialect: Dialect, name: VariableName<'_>) -> Option<Name> {
+        let mut out = Vec::new();
+        let is_encoded = match dialect {
+            Dialect::FastCgi => fastcgi::encode_name(name, &mut out).is_ok(),
+            Dialect::Scgi => scgi::encode_name(name, &mut out).is_ok(),
+            Dialect::Uwsgi(_) => uwsgi::encode_name(name, &mut out).is_ok(),
+        };
+        is_encoded.then(|| Name(out.into()))
     }
 }
 
