@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
-use sluice_net::sys::packets::{Packet, send_packets, set_ecn};
+use sluice_net::sys::packets::{Packet, send_packets, set_ecn, stop_timestamps};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -74,6 +74,7 @@ impl Socket {
     /// The kernel refuses it.
     pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Socket> {
         let state = UdpSocketState::new((&socket).into())?;
+        stop_timestamps(socket.as_fd())?;
         let local = socket.local_addr()?;
         // That of almost all packets, which then need not say so (RFC 9000, section 13.4).
         let ecn = EcnCodepoint::Ect0;
@@ -345,6 +346,37 @@ mod tests {
                         std::net::IpAddr::from([127, 0, 0, last]),
                         "from {ip}"
                     );
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn trains_of_packets_keep_their_marks() {
+        run(async {
+            for ip in ["127.0.0.1", "::ffff:127.0.0.1", "::1"] {
+                let ip: std::net::IpAddr = ip.parse().unwrap();
+                let any = match ip.is_ipv4() {
+                    true => std::net::IpAddr::from(Ipv4Addr::UNSPECIFIED),
+                    false => std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED),
+                };
+                if std::net::UdpSocket::bind((ip, 0)).is_err() && ip.to_canonical().is_ipv6() {
+                    println!("skipped in part: no IPv6");
+                    continue;
+                }
+                let receiver = Socket::new(bound(any)).unwrap();
+                let sender = Socket::new(bound(any)).unwrap();
+                sender.io.writable().await.unwrap();
+                let to = (ip, receiver.local_addr().unwrap().port()).into();
+                let train = Transmit {
+                    segment_size: Some(2),
+                    ..transmit(to, 6)
+                };
+                post(&sender, &train, b"aabbcc");
+                let datagrams = received(&receiver, 3).await;
+                assert_eq!(texts(&datagrams), ["aa", "bb", "cc"], "to {ip}");
+                for (_, ecn, _) in datagrams {
+                    assert_eq!(ecn, EcnCodepoint::Ect0 as u8, "to {ip}");
                 }
             }
         });

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use socket2::Domain;
 
+use super::send::set_at;
+
 /// Datagrams in one call: the kernel's work for each of them outweighs the call itself by then.
 pub const PACKETS_MAX: usize = 16;
 
@@ -77,6 +79,17 @@ pub fn set_ecn(socket: BorrowedFd<'_>, ecn: u8) -> bool {
     // A socket of IPv6 may send over IPv4 as well.
     let has_v6 = !is_v6 || socket.set_tclass_v6(ecn.into()).is_ok();
     has_v6 && socket.set_tos_v4(ecn.into()).is_ok()
+}
+
+/// Stops the kernel from reporting when each datagram arrived (`SO_TIMESTAMPNS`, socket(7)). quinn-udp asks for it, but what
+/// it reserves for control messages has no room for it beside the others: the bits of congestion notification of datagrams
+/// that the kernel has joined would be lost, and ECN with them (RFC 9000, section 13.4.2).
+///
+/// # Errors
+///
+/// That of the system call.
+pub fn stop_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_at(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0)
 }
 
 /// The bytes of a `sockaddr_in6`, the longer of both kinds.

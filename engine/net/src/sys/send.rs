@@ -46,11 +46,21 @@ pub(super) fn set(
     option: libc::c_int,
     value: libc::c_int,
 ) -> io::Result<()> {
+    set_at(socket, libc::IPPROTO_TCP, option, value)
+}
+
+/// Sets an integer option of this level.
+pub(super) fn set_at(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
     let value = std::ptr::from_ref(&value).cast();
     let fd = socket.as_raw_fd();
     // SAFETY: the value lives through the call and has the given size.
-    let done = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, option, value, size) };
+    let done = unsafe { libc::setsockopt(fd, level, option, value, size) };
     if done == 0 {
         Ok(())
     } else {

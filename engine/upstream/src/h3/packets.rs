@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::limits::{
 };
 use crate::pool::Pool;
 use crate::race::Local;
+use sluice_net::sys::packets::stop_timestamps;
 use sluice_net::worker::Worker;
 
 /// The version of QUIC (RFC 9000, section 15). quinn-proto would offer drafts as well.
@@ -75,6 +77,7 @@ impl Packets {
     ) -> Result<(Packets, Connection), Unbegun> {
         let socket = open(peer, local)?;
         let state = UdpSocketState::new((&socket).into())?;
+        stop_timestamps(socket.as_fd())?;
         let mut endpoint_config = EndpointConfig::default();
         endpoint_config.supported_versions(VERSIONS.to_vec());
         let finds_mtu = !state.may_fragment();
