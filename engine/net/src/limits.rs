@@ -227,3 +227,6 @@ pub const HANDOVER_PACKET_BYTES: usize = 32 * 1024;
 /// meanwhile gets a response with `Connection: close`, so a request is never reset on its way. Clients that pause longer
 /// than this between requests are rarely about to send one.
 pub const IDLE_LINGER: Duration = Duration::from_secs(2);
+
+/// Datagrams sent in one call: the kernel's work for each of them outweighs the call itself by then.
+pub const PACKETS_MAX: usize = 16;

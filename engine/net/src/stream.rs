@@ -36,7 +36,9 @@ impl Stream {
     /// Our own end, which is asked for when it is needed.
     pub(crate) fn local_end(&self) -> LocalEnd {
         match self.tcp_socket() {
-            Some(socket) => LocalEnd::of_socket(socket, sys::local_address::local_address),
+            Some(socket) => {
+                LocalEnd::of_socket(socket.as_raw_fd(), sys::local_address::local_address)
+            }
             None => LocalEnd::default(),
         }
     }
@@ -101,10 +103,10 @@ impl Stream {
         }
     }
 
-    /// The descriptor of the TCP socket, also below TLS.
-    pub(crate) fn tcp_socket(&self) -> Option<i32> {
+    /// The TCP socket, also below TLS.
+    pub(crate) fn tcp_socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Stream::Tcp(socket) => socket.descriptor().map(|socket| socket.as_raw_fd()),
+            Stream::Tcp(socket) => socket.descriptor(),
             Stream::Unix(_) => None,
             Stream::Tls(tls) => tls.socket().and_then(Stream::tcp_socket),
         }
@@ -134,55 +136,25 @@ impl Stream {
 
     /// Limits unsent data in the kernel to about `bytes`. No effect on other kinds of sockets.
     pub fn limit_unsent(&self, bytes: u32) {
-        match self {
-            Stream::Tcp(socket) => {
-                if let Some(socket) = socket.descriptor() {
-                    // If the kernel does not support it, urgent responses are merely delayed.
-                    let _ = sys::send::limit_unsent(socket, bytes);
-                }
-            }
-            Stream::Unix(_) => {}
-            Stream::Tls(tls) => {
-                if let Some(socket) = tls.socket() {
-                    socket.limit_unsent(bytes);
-                }
-            }
+        if let Some(socket) = self.tcp_socket() {
+            // If the kernel does not support it, urgent responses are merely delayed.
+            let _ = sys::send::limit_unsent(socket, bytes);
         }
     }
 
     /// Makes the kernel acknowledge received data immediately, instead of with the next data sent or after 40 ms.
     pub fn acknowledge(&self) {
-        match self {
-            Stream::Tcp(socket) => {
-                if let Some(socket) = socket.descriptor() {
-                    // Without it the peer only waits a little longer.
-                    let _ = socket2::SockRef::from(&socket).set_tcp_quickack(true);
-                }
-            }
-            Stream::Unix(_) => {}
-            Stream::Tls(tls) => {
-                if let Some(socket) = tls.socket() {
-                    socket.acknowledge();
-                }
-            }
+        if let Some(socket) = self.tcp_socket() {
+            // Without it the peer only waits a little longer.
+            let _ = socket2::SockRef::from(&socket).set_tcp_quickack(true);
         }
     }
 
     /// Makes the kernel discard unsent data and reset the connection when the socket is closed.
     pub fn reset_on_close(&self) {
-        match self {
-            Stream::Tcp(socket) => {
-                if let Some(socket) = socket.descriptor() {
-                    // If the option cannot be set, the socket is closed normally.
-                    let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
-                }
-            }
-            Stream::Unix(_) => {}
-            Stream::Tls(tls) => {
-                if let Some(socket) = tls.socket() {
-                    socket.reset_on_close();
-                }
-            }
+        if let Some(socket) = self.tcp_socket() {
+            // If the option cannot be set, the socket is closed normally.
+            let _ = socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
         }
     }
 

@@ -90,7 +90,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// That of the system call; [`io::ErrorKind::WouldBlock`] if there is nothing.
+    /// That of the system call; [`io::ErrorKind::WouldBlock`] if nothing has arrived.
     pub fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             State::New(socket) => socket.read(bytes),
@@ -129,7 +129,7 @@ impl TcpSocket {
     /// Ready when a write may make progress. False positives are possible.
     pub fn poll_write_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.0 {
-            // Only a write shows that there is no room.
+            // Only a write shows whether the buffer is full.
             State::New(_) => Poll::Ready(Ok(())),
             State::Registered(socket) => socket.poll_write_ready(cx),
             State::Lost => Poll::Ready(Err(closed())),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_to_register_with_it_is_lost() {
+    fn a_lost_socket_reports_that_it_is_not_connected() {
         let (mut socket, _client) = pair();
         socket.0 = State::Lost;
         let mut cx = Context::from_waker(std::task::Waker::noop());

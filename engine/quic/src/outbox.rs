@@ -3,7 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 
-use sluice_net::sys::packets::{PACKETS_MAX, Packet};
+use sluice_net::limits::PACKETS_MAX;
+use sluice_net::sys::packets::Packet;
 
 /// Packets that wait for others of the same round.
 #[derive(Default)]
@@ -51,7 +52,7 @@ impl Outbox {
         !self.is_blocked && (self.expected == 0 || self.is_full())
     }
 
-    /// Whether there is no room for one more.
+    /// Whether one more does not fit.
     pub(crate) fn is_full(&self) -> bool {
         self.packets.len() >= PACKETS_MAX
     }

@@ -148,12 +148,12 @@ impl Socket {
         })
     }
 
-    /// Sends the packets in `bytes`: a single one with those of other connections in the same round. If there is no room,
-    /// the waiting task, of a connection with this number, is woken when there may be some.
+    /// Sends the packets in `bytes`: a single one with those of other connections in the same round. If the kernel's
+    /// buffer is full, the waiting task, of a connection with this number, is woken when it may have room.
     ///
     /// # Errors
     ///
-    /// There is no room ([`ErrorKind::WouldBlock`]).
+    /// The kernel's buffer is full ([`ErrorKind::WouldBlock`]).
     pub(crate) fn post(
         &self,
         transmit: &Transmit,
@@ -188,7 +188,7 @@ impl Socket {
             bytes: &bytes[..transmit.size],
         });
         if outbox.is_due() {
-            // What there is no room for waits with the reader.
+            // What does not fit waits with the reader.
             if self.flush(&mut outbox).is_err() {
                 self.wake_reader();
             }
@@ -238,7 +238,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Nobody else sends what still waits. If there is no room, it is like lost packets.
+        // Nobody else sends what still waits. What does not fit is like lost packets.
         let _ = self.flush(&mut self.outbox.borrow_mut());
     }
 }

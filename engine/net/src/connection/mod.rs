@@ -19,6 +19,7 @@ mod wrapped_connection;
 
 use sluice_message::{ConnInfo, LocalEnd, Moment, ProxiedAddresses, Remote};
 use std::cell::{Cell, RefCell};
+use std::os::fd::AsRawFd;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -238,7 +239,7 @@ impl<S: Service> Connection<S> {
     ) -> Self {
         let worker = shared.worker.clone();
         let mut info = worker.new_connection((remote, local));
-        info.facts.socket = stream.tcp_socket();
+        info.facts.socket = stream.tcp_socket().map(|socket| socket.as_raw_fd());
         let link = Link::new(stream, worker);
         Connection {
             link,

@@ -8,9 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use socket2::Domain;
 
 use super::send::set_at;
-
-/// Datagrams in one call: the kernel's work for each of them outweighs the call itself by then.
-pub const PACKETS_MAX: usize = 16;
+use crate::limits::PACKETS_MAX;
 
 /// A datagram to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

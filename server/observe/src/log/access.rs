@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::panic::Location;
 use std::time::{Duration, SystemTime};
 
 use sluice_message::decimal::push_integer;
@@ -9,7 +10,7 @@ use sluice_message::{FieldId, Fields as FieldLines, IpText, Remote, TlsInfo};
 use sluice_model::http::ServerLogs;
 
 use super::Level;
-use super::encode::{Fields, push_duration};
+use super::encode::{Fields, Head, push_duration};
 use super::json::JsonWriter;
 use super::plan::{FixedRoute, Plan};
 
@@ -36,13 +37,14 @@ pub enum Credentials {
 
 const ACCESS: &str = "http.log.access";
 
-/// The route of the logger with this name, without its prefix.
-fn logger(name: &str, plan: &Plan) -> FixedRoute {
-    let name = match name {
+const MESSAGE: &str = "handled request";
+
+/// The whole name of the logger with this name.
+fn logger(name: &str) -> String {
+    match name {
         "" => ACCESS.to_owned(),
         name => format!("{ACCESS}.{name}"),
-    };
-    FixedRoute::new(plan, &name, "handled request")
+    }
 }
 
 /// The data of a finished request.
@@ -109,12 +111,22 @@ pub struct Timings {
     pub sending: Duration,
 }
 
+impl RequestFacts<'_> {
+    fn level(&self) -> Level {
+        self.level.unwrap_or(match self.status {
+            500.. => Level::Error,
+            _ => Level::Info,
+        })
+    }
+}
+
 impl AccessLog {
     /// Builds the settings from the `logs` of a server; `plan` has the logs.
     pub fn build(logs: &ServerLogs, plan: &Plan) -> AccessLog {
+        let fixed = |name: &str| FixedRoute::new(plan, &logger(name), MESSAGE);
         let mut hosts: HashMap<Box<[u8]>, Vec<FixedRoute>> = HashMap::new();
         for (host, names) in &logs.logger_names {
-            let loggers = names.0.iter().map(|name| logger(name, plan)).collect();
+            let loggers = names.0.iter().map(|name| fixed(name)).collect();
             hosts.insert(lower(host), loggers);
         }
         let skipped: HashMap<Box<[u8]>, ()> = logs
@@ -132,7 +144,7 @@ impl AccessLog {
             Credentials::Hidden
         };
         AccessLog {
-            default: logger(&logs.default_logger_name, plan),
+            default: fixed(&logs.default_logger_name),
             hosts,
             skipped,
             has_wildcards,
@@ -178,7 +190,7 @@ impl AccessLog {
         if !names.is_empty() {
             let plan = plan();
             for name in names {
-                self.write_to(&logger(name, &plan), facts, line);
+                self.write_once(&plan, &logger(name), facts, line);
             }
             return;
         }
@@ -195,14 +207,28 @@ impl AccessLog {
         if logger.is_empty() {
             return;
         }
-        let level = facts.level.unwrap_or(match facts.status {
-            500.. => Level::Error,
-            _ => Level::Info,
+        logger.write(line, SystemTime::now(), facts.level(), |fields| {
+            self.add(fields, facts);
         });
-        logger.write(line, SystemTime::now(), level, |fields| {
-            add_request(fields, facts, self.credentials);
-            add_response(fields, facts, self.credentials);
+    }
+
+    /// Writes to a logger that only this request has named: preparing its lines would not pay.
+    fn write_once(&self, plan: &Plan, logger: &str, facts: &RequestFacts<'_>, line: &mut Vec<u8>) {
+        let head = Head {
+            severity: facts.level().into(),
+            logger,
+            message: MESSAGE,
+            caller: Location::caller(),
+        };
+        let route = plan.route(logger);
+        route.write(line, SystemTime::now(), &head, |fields| {
+            self.add(fields, facts);
         });
+    }
+
+    fn add(&self, fields: &mut Fields<'_, '_>, facts: &RequestFacts<'_>) {
+        add_request(fields, facts, self.credentials);
+        add_response(fields, facts, self.credentials);
     }
 
     /// Finds the entry for `host`: its own, otherwise that of a wildcard for any of its labels.

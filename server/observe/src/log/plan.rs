@@ -151,20 +151,13 @@ impl FixedRoute {
             caller: self.caller,
         };
         for (outlet, names) in &self.outlets {
-            if !outlet.takes(&head, time) {
-                continue;
-            }
-            line.clear();
-            match &outlet.starts {
+            outlet.write(line, time, &head, |encoder, line| match &outlet.starts {
                 Some(starts) => {
                     let parts = (&*starts[level as usize], &**names);
-                    outlet.encoder.line_after(line, time, &head, parts, &fields);
+                    encoder.line_after(line, time, &head, parts, &fields);
                 }
-                None => outlet.encoder.line(line, time, &head, &fields),
-            }
-            if let Some(output) = &outlet.output {
-                output.push(line);
-            }
+                None => encoder.line(line, time, &head, &fields),
+            });
         }
     }
 }
@@ -191,6 +184,24 @@ impl Outlet {
     fn takes(&self, head: &Head<'_>, time: SystemTime) -> bool {
         let sampled = |sampler: &Sampler| sampler.takes(head.level(), head.message, time);
         head.level() >= self.options.level && self.sampler.as_ref().is_none_or(sampled)
+    }
+
+    /// Writes the line that `encode` appends if the entry is accepted; `line` is a scratch buffer.
+    fn write(
+        &self,
+        line: &mut Vec<u8>,
+        time: SystemTime,
+        head: &Head<'_>,
+        encode: impl FnOnce(&Encoder, &mut Vec<u8>),
+    ) {
+        if !self.takes(head, time) {
+            return;
+        }
+        line.clear();
+        encode(&self.encoder, line);
+        if let Some(output) = &self.output {
+            output.push(line);
+        }
     }
 }
 
@@ -252,16 +263,10 @@ impl Route {
         head: &Head<'_>,
         fields: impl Fn(&mut Fields<'_, '_>),
     ) {
-        for outlet in self
-            .outlets
-            .iter()
-            .filter(|outlet| outlet.takes(head, time))
-        {
-            line.clear();
-            outlet.encoder.line(line, time, head, &fields);
-            if let Some(output) = &outlet.output {
-                output.push(line);
-            }
+        for outlet in &self.outlets {
+            outlet.write(line, time, head, |encoder, line| {
+                encoder.line(line, time, head, &fields);
+            });
         }
     }
 }

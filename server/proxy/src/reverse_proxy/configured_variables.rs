@@ -29,8 +29,8 @@ pub enum Value {
     Text(Template),
     /// The name of a file: values of the request cannot escape the folders configured in it.
     Path(Template),
-    /// The length of the body that is sent, which may have been buffered to determine it, as in nginx; the text if there
-    /// is no body.
+    /// The length of the body that is sent, which may have been buffered to determine it, as in nginx; the text for a
+    /// request without one.
     BodyLength(Template),
 }
 
