@@ -166,27 +166,11 @@ impl AsFd for UnixSocket {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::future::poll_fn;
     use std::os::fd::AsRawFd;
 
     use super::*;
-
-    /// The events that descriptors are registered for in this process, by descriptor (proc(5), `fdinfo`).
-    fn registered(fd: i32) -> Vec<u32> {
-        let mut events = Vec::new();
-        for entry in fs::read_dir("/proc/self/fdinfo").unwrap() {
-            // Other tests close descriptors meanwhile.
-            let text = fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
-            for line in text.lines().filter(|line| line.starts_with("tfd:")) {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                if words[1].parse() == Ok(fd) {
-                    events.push(u32::from_str_radix(words[3], 16).unwrap());
-                }
-            }
-        }
-        events
-    }
+    use crate::sys::readiness::registered_events;
 
     fn runtime() -> tokio::runtime::Runtime {
         let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -198,7 +182,7 @@ mod tests {
         runtime().block_on(async {
             let (ours, _theirs) = UnixStream::pair().unwrap();
             let socket = UnixSocket::new(ours).unwrap();
-            let events = registered(socket.as_fd().as_raw_fd());
+            let events = registered_events(socket.as_fd().as_raw_fd());
             assert!(!events.is_empty());
             let (input, output) = (libc::EPOLLIN as u32, libc::EPOLLOUT as u32);
             assert!(events.iter().any(|events| events & input != 0));

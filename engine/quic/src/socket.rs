@@ -53,6 +53,11 @@ impl Batch {
         }
     }
 
+    /// Whether the last call has received as much as it can.
+    pub(crate) fn is_full(&self) -> bool {
+        self.filled == RECEIVE_BATCH
+    }
+
     /// The datagrams received, each with its facts.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (&RecvMeta, &[u8])> {
         let metas = self.metas[..self.filled].iter();

@@ -3,8 +3,8 @@
 //! CVE-2025-8671).
 //!
 //! Requests that complete and the passage of time give points back, so that a connection may live for days. When the
-//! budget is used up, the connection is closed. At three quarters one of HTTP/2 is drained, which does no harm to a
-//! well-behaved client.
+//! budget is used up, the connection is closed. At three quarters it is drained, which does no harm to a well-behaved
+//! client.
 
 use sluice_message::Moment;
 

@@ -147,3 +147,34 @@ fn under_memory_pressure_an_idle_connection_ends_with_goaway() {
     assert_eq!((gone.code(), &gone.payload[..4]), (0, &[0, 0, 0, 1][..]));
     assert!(server.metric("sluice_memory_idle_closed_total") >= 1);
 }
+
+/// A configuration whose connections are idle for a second at most.
+fn briefly_idle(site: &str) -> String {
+    let more = "timeouts {\n\t\t\tidle 1s\n\t\t}";
+    plain(more, site)
+}
+
+/// Requests that are served as soon as they are read put off the end, too.
+#[test]
+fn a_connection_in_use_is_not_idle() {
+    let server = Server::start(&briefly_idle("respond hello"));
+    let mut peer = Peer::connect(server.port);
+    let began = Instant::now();
+    // Longer than a connection without requests lives.
+    while began.elapsed() < Duration::from_secs(2) {
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+    assert!(peer.goodbye().is_some());
+}
+
+#[test]
+fn a_request_may_take_longer_than_a_connection_may_be_idle() {
+    let server = Server::start(&briefly_idle("respond \"got {http.request.body}\""));
+    let mut peer = Peer::connect(server.port);
+    // The connection has been idle before.
+    assert_eq!(peer.fetch("/").text(), "got ");
+    let id = peer.begin_request(&request("POST", "/"));
+    thread::sleep(Duration::from_secs(2));
+    peer.send(DATA, END_STREAM, id, b"all");
+    assert_eq!(peer.response(id).text(), "got all");
+}

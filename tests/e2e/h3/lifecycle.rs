@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 use sluice_wire::sections::End;
 
-use super::peer::{Identity, Peer, head, request};
+use super::peer::{Identity, Peer, data, head, request};
 use super::serving::{pattern, site};
 use crate::h2::tunnels::websocket;
 use crate::harness::{Server, Setup};
@@ -124,7 +124,7 @@ fn a_request_in_progress_outlives_the_order_to_stop() {
     );
     server.signal(Signal::Terminate);
     peer.drive("GOAWAY", |peer| {
-        peer.announced.len() > 2 || peer.lost.is_some()
+        peer.leaves.is_some() || peer.lost.is_some()
     });
     peer.send(id, &[], End::Here);
     let response = peer.response(id);
@@ -159,6 +159,25 @@ fn a_connection_in_use_is_not_idle() {
     }
     assert_eq!(peer.lost, None);
     peer.drive("the end", |peer| peer.lost.is_some());
+}
+
+#[test]
+fn a_request_may_take_longer_than_a_connection_may_be_idle() {
+    let server = Server::start(&site(
+        "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}",
+        "respond \"got {http.request.body}\"",
+    ));
+    let mut peer = Peer::connect(server.port);
+    // The connection has been idle before.
+    assert_eq!(peer.fetch("/").text(), "got ");
+    let head = head(&request("POST", "/"));
+    let id = peer.open(quinn_proto::Dir::Bi, &head, End::Later);
+    let began = Instant::now();
+    peer.drive("twice the idle time", |peer| {
+        peer.lost.is_some() || began.elapsed() > Duration::from_secs(2)
+    });
+    peer.send(id, &data(b"all"), End::Here);
+    assert_eq!(peer.response(id).text(), "got all");
 }
 
 #[test]

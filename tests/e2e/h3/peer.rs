@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS13;
 use sluice_wire::h2;
 use sluice_wire::h3::{
-    Follows, FrameKind, HeadReader, Limits, MessageReader, Part, Read, Settings, encode_frame_head,
-    qpack,
+    ControlEvent, Follows, FrameKind, HeadReader, Limits, MessageReader, Part, PeerEvent,
+    PeerStreams, Read, Settings, encode_frame_head, qpack,
 };
 use sluice_wire::sections::End;
 
@@ -120,8 +120,9 @@ pub struct Peer {
     limits: Limits,
     streams: BTreeMap<StreamId, Stream>,
     control: StreamId,
-    /// What was received on the server's control stream.
-    pub announced: Vec<u8>,
+    theirs: PeerStreams,
+    /// The first stream that is not served, once the server has said so (GOAWAY).
+    pub leaves: Option<u64>,
     /// Whether the handshake has ended.
     pub is_connected: bool,
     /// How the connection has ended.
@@ -165,7 +166,8 @@ impl Peer {
             limits,
             streams: BTreeMap::new(),
             control: control.unwrap_or(StreamId::new(quinn_proto::Side::Client, Dir::Uni, 0)),
-            announced: Vec::new(),
+            theirs: PeerStreams::of_server(),
+            leaves: None,
             is_connected: false,
             lost: None,
             sent: 0,
@@ -413,6 +415,7 @@ impl Peer {
             }
         }
         while let Some(id) = self.quic.streams().accept(Dir::Uni) {
+            self.theirs.accept(id.into());
             self.read(id);
         }
     }
@@ -427,9 +430,7 @@ impl Peer {
             let chunk = chunks.next(usize::MAX);
             let _ = chunks.finalize();
             match chunk {
-                Ok(Some(chunk)) if id.dir() == Dir::Uni => {
-                    self.announced.extend_from_slice(&chunk.bytes)
-                }
+                Ok(Some(chunk)) if id.dir() == Dir::Uni => self.hear(id, &chunk.bytes),
                 Ok(Some(chunk)) => self.take(id, &chunk.bytes),
                 Ok(None) => {
                     if let Some(stream) = self.streams.get_mut(&id) {
@@ -445,6 +446,24 @@ impl Peer {
                     }
                     return;
                 }
+            }
+        }
+    }
+
+    /// Takes what the server says about the connection.
+    fn hear(&mut self, id: StreamId, mut bytes: &[u8]) {
+        let decoder = &mut self.heads.decoder;
+        while !bytes.is_empty() {
+            let heard = self
+                .theirs
+                .receive(id.into(), &mut bytes, decoder, &self.limits);
+            match heard {
+                Ok(Some(PeerEvent::Control(ControlEvent::GoAway(from)))) => {
+                    self.leaves = Some(from);
+                }
+                Ok(_) => {}
+                // Acknowledgements of the table, which attacks use and clients here do not.
+                Err(_) => return,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Registers descriptors with the runtime of this thread for one direction.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -13,6 +13,7 @@ pub trait Owner: AsRawFd {}
 
 impl Owner for OwnedFd {}
 impl Owner for TcpListener {}
+impl Owner for TcpStream {}
 impl Owner for UnixListener {}
 impl Owner for UnixStream {}
 
@@ -29,4 +30,21 @@ pub fn register<T: Owner>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>
     // SAFETY: each `Owner` has one descriptor, which stays open and the same as long as it exists.
     let registered = unsafe { AsyncFd::register_with_interest(owner, interest) };
     registered.map_err(|refused| refused.into_parts().1)
+}
+
+/// The events that a descriptor is registered for in this process (proc(5), `fdinfo`).
+#[cfg(test)]
+pub(crate) fn registered_events(fd: i32) -> Vec<u32> {
+    let mut events = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fdinfo").unwrap() {
+        // Other tests close descriptors meanwhile.
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+        for line in text.lines().filter(|line| line.starts_with("tfd:")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words[1].parse() == Ok(fd) {
+                events.push(u32::from_str_radix(words[3], 16).unwrap());
+            }
+        }
+    }
+    events
 }

@@ -370,6 +370,7 @@ where
         if self.waits == Waits::Idle {
             // It may be served before the timer is looked at again, which then has to begin anew.
             self.waits = Waits::Nothing;
+            self.timer.clear();
         }
         let binding = self.endpoint.host.binding();
         let (start, is_last) = prepare(&self.mux, binding, exchange, of_stream, Version::Http3);
@@ -419,7 +420,7 @@ where
         }
     }
 
-    /// Closes the connection if a fault or the age of its requests demands it.
+    /// Closes or drains the connection if a fault, the age of its requests or its budget demands it.
     fn obey(&mut self) {
         if self.phase == Phase::Closed {
             return;
@@ -433,7 +434,10 @@ where
             return self.close(code);
         }
         if self.mux.is_outlived() {
-            self.close(Code::NO_ERROR);
+            return self.close(Code::NO_ERROR);
+        }
+        if self.mux.is_warned() {
+            self.drain();
         }
     }
 

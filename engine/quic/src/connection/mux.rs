@@ -43,6 +43,8 @@ pub(crate) struct Mux {
     /// Whether the client has asked for an order of responses.
     has_order: Cell<bool>,
     conduct: RefCell<Conduct>,
+    /// Whether the client should begin no further requests, for its conduct.
+    is_warned: Cell<bool>,
     /// Whether the connection has to end because its requests have outlived their configuration.
     is_outlived: Cell<bool>,
 }
@@ -165,6 +167,7 @@ impl Mux {
             has_output: Cell::new(false),
             has_order: Cell::new(false),
             conduct: RefCell::new(Conduct::new(GLITCH_POINTS_MAX)),
+            is_warned: Cell::new(false),
             is_outlived: Cell::new(false),
             worker,
         });
@@ -187,6 +190,11 @@ impl Mux {
     /// Whether a stream has got something to send since the last call.
     pub(super) fn take_output(&self) -> bool {
         self.has_output.replace(false)
+    }
+
+    /// Whether the client has caused so much work for nothing that it should begin no further requests.
+    pub(super) fn is_warned(&self) -> bool {
+        self.is_warned.get()
     }
 
     /// Whether requests have outlived their configuration for too long.
@@ -219,6 +227,10 @@ impl Mux {
         let verdict = judge(&mut self.conduct.borrow_mut(), now);
         match verdict {
             Verdict::Tolerated => {}
+            Verdict::Warned => {
+                self.is_warned.set(true);
+                self.note_news();
+            }
             Verdict::Condemned => self.note_news(),
         }
     }

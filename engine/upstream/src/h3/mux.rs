@@ -237,6 +237,7 @@ impl Mux {
         let verdict = judge(&mut self.conduct.borrow_mut(), now);
         match verdict {
             Verdict::Tolerated => {}
+            Verdict::Warned => self.retire(),
             Verdict::Condemned => self.membership.wake_driver(),
         }
     }

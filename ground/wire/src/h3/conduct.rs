@@ -20,6 +20,8 @@ pub struct Conduct {
 pub enum Verdict {
     /// It does.
     Tolerated,
+    /// It does, but should take no more requests: three quarters of the budget are used.
+    Warned,
     /// It has to be closed with the code of [`Conduct::take_fault`].
     Condemned,
 }
@@ -49,8 +51,8 @@ impl Conduct {
     pub fn charge(&mut self, points: u32, now: Moment) -> Verdict {
         self.budget.calm(now);
         match self.budget.charge(points) {
-            // Only HTTP/2 drains a connection before its budget is used up.
-            Mood::Calm | Mood::Annoyed => Verdict::Tolerated,
+            Mood::Calm => Verdict::Tolerated,
+            Mood::Annoyed => Verdict::Warned,
             Mood::Exhausted => self.fail(Code::EXCESSIVE_LOAD),
         }
     }
@@ -79,12 +81,13 @@ mod tests {
     fn a_budget_that_is_used_up_ends_the_connection() {
         let mut conduct = Conduct::new(100);
         let begin = Moment::START;
-        assert_eq!(conduct.charge(80, begin), Verdict::Tolerated);
+        assert_eq!(conduct.charge(74, begin), Verdict::Tolerated);
+        assert_eq!(conduct.charge(6, begin), Verdict::Warned);
         assert_eq!(conduct.charge_glitches(0, begin), Verdict::Tolerated);
         conduct.refund();
         // Seconds give back more than was used.
         let later = Moment::new(Duration::from_secs(60));
-        assert_eq!(conduct.charge(99, later), Verdict::Tolerated);
+        assert_eq!(conduct.charge(99, later), Verdict::Warned);
         assert_eq!(conduct.take_fault(), None);
         assert_eq!(conduct.charge_glitches(1, later), Verdict::Condemned);
         assert_eq!(conduct.take_fault(), Some(Code::EXCESSIVE_LOAD));

@@ -5,6 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
+use nix::sys::socket::{setsockopt, sockopt::ReceiveTimestampns};
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::io::Errno;
@@ -46,6 +47,8 @@ impl Link {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES);
         let state = UdpSocketState::new((&socket).into());
         let state = state.map_err(|error| io_fault(&error))?;
+        // They would take the room of the congestion notification (see `stop_timestamps` of the server).
+        setsockopt(&socket, ReceiveTimestampns, &false).map_err(errno_fault)?;
         Ok(Link {
             socket,
             layer: Layer::Datagrams(Box::new(state)),
@@ -127,6 +130,42 @@ impl Link {
     }
 }
 
+fn errno_fault(errno: nix::errno::Errno) -> Fault {
+    io_fault(&errno.into())
+}
+
 fn io_fault(error: &io::Error) -> Fault {
     connect_fault(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn trains_of_packets_keep_their_marks() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let addr = server.local_addr().unwrap();
+        let link = Link::of_datagrams(addr, None).unwrap();
+        let client = net::getsockname(&link.socket).unwrap().try_into().unwrap();
+        let state = UdpSocketState::new((&server).into()).unwrap();
+        let train = quinn_udp::Transmit {
+            destination: client,
+            ecn: Some(quinn_udp::EcnCodepoint::Ect0),
+            contents: b"aabbcc",
+            segment_size: Some(2),
+            src_ip: None,
+        };
+        state.try_send((&server).into(), &train).unwrap();
+        let mut buf = vec![0; RECEIVE_BATCH * 64];
+        let mut datagrams = Vec::new();
+        while datagrams.len() < 3 {
+            let each = |ecn, bytes: &[u8]| datagrams.push((ecn, bytes.to_vec()));
+            link.receive(&mut buf, each).unwrap();
+        }
+        let expected = [b"aa", b"bb", b"cc"].map(|two| (Some(EcnCodepoint::Ect0), two.to_vec()));
+        assert_eq!(datagrams, expected);
+    }
 }

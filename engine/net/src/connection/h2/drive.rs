@@ -292,6 +292,11 @@ where
             return self.mux.server.borrow_mut().release(id);
         };
         self.mux.begin(id, end);
+        if matches!(self.waits, Waits::Idle | Waits::Head) {
+            // It may be served before the timer is looked at again, which then has to begin anew.
+            self.waits = Waits::Nothing;
+            self.connection.link.timer.clear();
+        }
         let binding = self.connection.slot.binding();
         let of_stream = (id, head, end);
         let (start, is_last) =
