@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_waits_is_told_when_a_write_begins_to_wait() {
+    fn a_read_that_waits_is_polled_again_when_a_write_begins_to_wait() {
         struct Count(AtomicUsize);
         impl std::task::Wake for Count {
             fn wake(self: Arc<Self>) {
