@@ -12,6 +12,7 @@ pub mod cgi;
 pub mod client;
 pub mod client_load;
 pub mod dns;
+pub mod executable;
 pub mod fastcgi;
 pub mod harness;
 pub mod php;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
+use crate::executable::executable;
 use crate::world::{Backend, Folder, LAB, hit, installed, lab, output_text};
 
 /// A collector that responds with this, and a channel with the requests that it receives.
@@ -140,10 +141,7 @@ fn the_recipe_for_ci_works_as_printed() {
     std::os::unix::fs::symlink(LAB, format!("{bin}/sluice-lab")).unwrap();
     for name in ["accepted", "new"] {
         let script = format!("#!/bin/sh\nexec '{LAB}' serve \"$@\"\n");
-        let path = folder.file(name);
-        fs::write(&path, script).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&path, mode).unwrap();
+        executable(&folder.0, name, &script);
     }
     let action = block("```yaml .github/actions/benchmark/action.yml");
     let scripts: Vec<String> = action

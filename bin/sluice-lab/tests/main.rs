@@ -13,6 +13,8 @@ mod commands;
 mod delivery;
 mod doctor;
 mod everyday;
+#[path = "../../../tests/support/executable.rs"]
+mod executable;
 mod hotdogs;
 mod http3;
 mod pace;

@@ -112,15 +112,6 @@ impl Stream {
         }
     }
 
-    /// Ready when a write may make progress.
-    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Tcp(socket) => socket.poll_write_ready(cx),
-            Stream::Unix(socket) => socket.poll_write_ready(cx),
-            Stream::Tls(tls) => tls.poll_writable(cx),
-        }
-    }
-
     /// Writes from `slices` in order and returns the number of bytes accepted.
     pub fn poll_write(
         &mut self,

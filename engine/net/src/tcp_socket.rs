@@ -162,16 +162,6 @@ impl TcpSocket {
         }
     }
 
-    /// Ready when a write may make progress. False positives are possible.
-    pub fn poll_write_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.0 {
-            // Only a write shows whether the buffer is full.
-            State::New(_) | State::Reading(_) => Poll::Ready(Ok(())),
-            State::Both(socket) => socket.poll_write_ready(cx),
-            State::Lost => Poll::Ready(Err(closed())),
-        }
-    }
-
     /// Runs an operation that needs something to read, once it no longer reports [`io::ErrorKind::WouldBlock`].
     pub fn poll_receive(
         &mut self,

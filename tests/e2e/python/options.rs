@@ -13,6 +13,7 @@ use super::{
 };
 use crate::client::Client;
 use crate::harness::{Server, Setup, eventually};
+use crate::support::executable::executable;
 use crate::support::python::Python;
 use crate::wire::Wire;
 
@@ -83,9 +84,7 @@ fn python_path_names_the_interpreter() {
         "#!/bin/sh\nexport WRAPPED=yes\nexec {} \"$@\"\n",
         python.program("python").display()
     );
-    let path = setup.folder().write("wrapped", text);
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(path, mode).expect("the file is ours");
+    executable(setup.folder().path(), "wrapped", &text);
     let server = setup.start();
     assert_eq!(server.ask("/variable?WRAPPED").text(), "yes");
 }

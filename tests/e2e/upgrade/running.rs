@@ -1,6 +1,5 @@
 //! A server that may be replaced by new processes, and clients that notice if one of their requests fails.
 
-use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use sluice_net::sys::process::{Signal, send};
 use crate::client::{Client, Response, exchange};
 use crate::harness::{Server, Setup, eventually, run_to_end, text};
 use crate::nginx::prefix::is_alive;
+use crate::support::executable::executable;
 
 /// A server with a PID file; its processes end with it.
 pub struct Running {
@@ -92,10 +92,7 @@ impl Running {
 
     /// A program for the server to start.
     pub fn program(&self, script: &str) -> String {
-        use std::os::unix::fs::PermissionsExt;
-        let path: PathBuf = self.server.folder.write("program", script);
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).expect("it is ours");
+        let path = executable(self.server.folder.path(), "program", script);
         path.to_string_lossy().into_owned()
     }
 

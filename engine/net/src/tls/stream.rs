@@ -357,15 +357,6 @@ impl TlsStream {
         readable
     }
 
-    /// Like `Stream::poll_writable`: ready when no ciphertext is left to send.
-    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_open(cx))?;
-        if self.output_waits {
-            return Poll::Ready(Ok(()));
-        }
-        self.poll_transmit(cx)
-    }
-
     /// Like `Stream::poll_write`. Accepted data is encrypted immediately and sent as far as the socket accepts it; more
     /// is accepted only when all of it was sent.
     pub fn poll_write(

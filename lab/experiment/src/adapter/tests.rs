@@ -1,7 +1,9 @@
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::*;
+#[path = "../../../../tests/support/executable.rs"]
+mod executable;
+use executable::executable;
 use sluice_load::result::FailureClass;
 
 fn task() -> Task {
@@ -142,10 +144,7 @@ fn unsupported_tasks_of_a_tool_are_refused_by_name() {
 
 /// A program that runs these shell commands.
 fn program(folder: &process::Folder, commands: &str) -> PathBuf {
-    let path = folder.path().join("tool");
-    std::fs::write(&path, format!("#!/bin/sh\n{commands}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    executable(folder.path(), "tool", &format!("#!/bin/sh\n{commands}\n"))
 }
 
 fn sample(name: &str) -> String {
