@@ -33,6 +33,7 @@ mod ports;
 pub mod probes;
 pub mod queue;
 pub mod retirement;
+pub mod room;
 pub mod service;
 pub mod signal;
 pub mod sockets;

@@ -1,8 +1,8 @@
-//! A connected Unix socket that is registered for writing only while a write waits.
+//! A connected Unix socket.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::task::{Context, Poll, ready};
@@ -11,19 +11,14 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::room::Room;
 use crate::sys;
 
-/// A connected Unix socket.
-///
-/// Each time that the peer reads, Linux reports that there is room to write, even if nobody has waited for room (it
-/// reports that of a TCP socket only after a write that found none). A socket that is registered for both directions,
-/// as those of tokio are, thus may wake its thread once more for each message. This one is registered for reading, and a
-/// duplicate of its descriptor for writing while a write waits.
+/// A connected Unix socket, registered for reading only.
 #[derive(Debug)]
 pub struct UnixSocket {
     socket: AsyncFd<UnixStream>,
-    /// The duplicate.
-    room: Option<AsyncFd<OwnedFd>>,
+    room: Room,
 }
 
 impl UnixSocket {
@@ -36,7 +31,7 @@ impl UnixSocket {
         socket.set_nonblocking(true)?;
         Ok(UnixSocket {
             socket: sys::readiness::register(socket, Interest::READABLE)?,
-            room: None,
+            room: Room::default(),
         })
     }
 
@@ -107,35 +102,18 @@ impl UnixSocket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            if let Some(room) = &self.room {
-                ready!(room.poll_write_ready(cx))?.retain_ready();
-            }
             let mut socket = self.socket.get_ref();
-            let written = match slices {
+            let written = self.room.write(socket.as_fd(), || match slices {
                 [one] => socket.write(one),
                 _ => socket.write_vectored(slices),
-            };
+            });
             match written {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.await_room(cx)?,
-                written => {
-                    self.room = None;
-                    return Poll::Ready(written);
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.room.poll(cx))?;
                 }
+                written => return Poll::Ready(written),
             }
         }
-    }
-
-    /// Notes that the socket takes nothing.
-    fn await_room(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let Some(room) = &self.room else {
-            let duplicate = self.socket.get_ref().as_fd().try_clone_to_owned()?;
-            self.room = Some(sys::readiness::register(duplicate, Interest::WRITABLE)?);
-            return Ok(());
-        };
-        if let Poll::Ready(guard) = room.poll_write_ready(cx) {
-            guard?.clear_ready();
-        }
-        Ok(())
     }
 
     /// Ends the sending direction.
@@ -193,12 +171,12 @@ mod tests {
             {
                 written += count.unwrap();
             }
-            assert!(ours.room.is_some());
+            assert!(ours.room.is_awaited());
             let mut input = vec![0; written];
             theirs.read_exact(&mut input).unwrap();
             let last = [IoSlice::new(b"end")];
             let count = poll_fn(|cx| ours.poll_write(cx, &last)).await.unwrap();
-            assert!(count == 3 && ours.room.is_none());
+            assert!(count == 3 && !ours.room.is_awaited());
         });
     }
 

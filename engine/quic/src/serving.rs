@@ -72,14 +72,6 @@ async fn run<S: Service>(receiver: Receiver, host: Host<S>) {
     .await;
 }
 
-/// Which datagrams were taken from the socket.
-enum Received {
-    /// More may wait.
-    Some,
-    /// All that were there.
-    All,
-}
-
 /// What datagrams are received into.
 struct Buffers {
     batch: Batch,
@@ -93,15 +85,10 @@ impl<S: Service> Endpoint<S> {
         for _ in 0..RECEIVE_TURNS {
             let has_passed = self.take_passed(cx, &mut buffers.message);
             // What a successor reads is not taken from it: it may be for a connection that begins there.
-            let received = match self.generations.is_succeeded() {
-                true => Poll::Pending,
-                false => self.take_received(cx, &mut buffers.batch),
-            };
-            match received {
-                // The next are looked for when these have been served: by then some have come, mostly.
-                Poll::Ready(Received::All) => break,
-                Poll::Pending if !has_passed => return Poll::Pending,
-                Poll::Ready(Received::Some) | Poll::Pending => {}
+            let has_received = !self.generations.is_succeeded()
+                && self.take_received(cx, &mut buffers.batch).is_ready();
+            if !has_passed && !has_received {
+                return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
@@ -109,10 +96,10 @@ impl<S: Service> Endpoint<S> {
     }
 
     /// Takes datagrams from the socket.
-    fn take_received(self: &Rc<Self>, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<Received> {
+    fn take_received(self: &Rc<Self>, cx: &mut Context<'_>, batch: &mut Batch) -> Poll<()> {
         // An error is of an earlier packet, such as an unreachable client.
         if ready!(self.socket.poll_receive(cx, batch)).is_err() {
-            return Poll::Ready(Received::Some);
+            return Poll::Ready(());
         }
         let now = Instant::now();
         let mut count = 0;
@@ -126,10 +113,7 @@ impl<S: Service> Endpoint<S> {
             self.receive(now, &origin, datagram);
         }
         self.socket.expect(count);
-        Poll::Ready(match batch.is_full() {
-            true => Received::Some,
-            false => Received::All,
-        })
+        Poll::Ready(())
     }
 
     /// Takes what other processes pass. Returns whether there was anything.

@@ -3,22 +3,25 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll, Waker, ready};
 
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
+use sluice_net::room::Room;
 use sluice_net::sys::packets::{Packet, send_packets, set_ecn, stop_timestamps};
+use sluice_net::sys::readiness::register;
 use tokio::io::Interest;
-use tokio::net::UdpSocket;
+use tokio::io::unix::AsyncFd;
 
 use crate::limits::{DATAGRAM_BYTES_MAX, RECEIVE_BATCH, SEGMENTS_MAX};
 use crate::outbox::Outbox;
 
 /// A socket that is registered with the runtime of its worker.
 pub(crate) struct Socket {
-    io: UdpSocket,
+    io: AsyncFd<UdpSocket>,
+    room: Room,
     state: UdpSocketState,
     /// The tasks of connections that wait until it can be written to, by the numbers of the connections: tokio remembers only
     /// the last one that asks.
@@ -53,11 +56,6 @@ impl Batch {
         }
     }
 
-    /// Whether the last call has received as much as it can.
-    pub(crate) fn is_full(&self) -> bool {
-        self.filled == RECEIVE_BATCH
-    }
-
     /// The datagrams received, each with its facts.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (&RecvMeta, &[u8])> {
         let metas = self.metas[..self.filled].iter();
@@ -77,7 +75,7 @@ impl Socket {
     /// # Errors
     ///
     /// The kernel refuses it.
-    pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Socket> {
+    pub(crate) fn new(socket: UdpSocket) -> io::Result<Socket> {
         let state = UdpSocketState::new((&socket).into())?;
         stop_timestamps(socket.as_fd())?;
         let local = socket.local_addr()?;
@@ -88,7 +86,8 @@ impl Socket {
             has_one_address: !local.ip().is_unspecified(),
             ecn: has_ecn.then_some(ecn),
             outbox: RefCell::default(),
-            io: UdpSocket::from_std(socket)?,
+            io: register(socket, Interest::READABLE)?,
+            room: Room::default(),
             state,
             writers: RefCell::default(),
             reader: RefCell::new(Waker::noop().clone()),
@@ -97,7 +96,7 @@ impl Socket {
 
     /// The address that it is bound to.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.local_addr()
+        self.io.get_ref().local_addr()
     }
 
     /// Whether the kernel may send datagrams in fragments: then the path MTU cannot be found.
@@ -117,25 +116,28 @@ impl Socket {
         batch: &mut Batch,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.io.poll_recv_ready(cx))?;
+            let mut guard = ready!(self.io.poll_read_ready(cx))?;
             let Batch {
                 bytes, each, metas, ..
             } = batch;
             let mut chunks = bytes.chunks_mut(*each).map(IoSliceMut::new);
             let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
                 std::array::from_fn(|_| chunks.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
-            let received = self.io.try_io(Interest::READABLE, || {
-                self.state.recv((&self.io).into(), &mut slices, metas)
-            });
-            match received {
-                Ok(count) => {
-                    batch.filled = count;
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+            let received =
+                guard.try_io(|io| self.state.recv(io.get_ref().into(), &mut slices, metas));
+            let Ok(received) = received else { continue };
+            if received.as_ref().is_ok_and(|count| *count < RECEIVE_BATCH) {
+                // The socket is empty: saves the call that would only find that. What arrives before the next look at
+                // readiness is an event of its own.
+                guard.clear_ready();
             }
+            batch.filled = received?;
+            return Poll::Ready(Ok(()));
         }
+    }
+
+    fn write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.room.write(self.io.get_ref().as_fd(), write)
     }
 
     /// Sends the packets in `bytes` at once.
@@ -148,9 +150,7 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        self.io.try_io(Interest::WRITABLE, || {
-            self.state.try_send((&self.io).into(), &transmit)
-        })
+        self.write(|| self.state.try_send(self.io.get_ref().into(), &transmit))
     }
 
     /// Sends the packets in `bytes`: a single one with those of other connections in the same round. If the kernel's
@@ -206,9 +206,7 @@ impl Socket {
     /// Sends what waits in the outbox.
     fn flush(&self, outbox: &mut Outbox) -> io::Result<()> {
         outbox.flush(|outbox, from| {
-            self.io.try_io(Interest::WRITABLE, || {
-                send_packets(self.io.as_fd(), outbox.packets_from(from))
-            })
+            self.write(|| send_packets(self.io.get_ref().as_fd(), outbox.packets_from(from)))
         })
     }
 
@@ -231,7 +229,7 @@ impl Socket {
             let _ = self.flush(&mut outbox);
         }
         while outbox.is_blocked() || !self.writers.borrow().is_empty() {
-            if self.io.poll_send_ready(cx).is_pending() {
+            if self.room.poll(cx).is_pending() {
                 return;
             }
             if self.flush(&mut outbox).is_ok() {
@@ -257,11 +255,13 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 mod tests {
     use std::future::poll_fn;
     use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
-    fn bound(ip: impl Into<std::net::IpAddr>) -> std::net::UdpSocket {
-        let socket = std::net::UdpSocket::bind((ip.into(), 0)).unwrap();
+    fn bound(ip: impl Into<std::net::IpAddr>) -> UdpSocket {
+        let socket = UdpSocket::bind((ip.into(), 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket
     }
@@ -274,13 +274,11 @@ mod tests {
         runtime.block_on(test);
     }
 
-    /// A sender whose socket is known to be writable, and a receiver with its address.
-    async fn pair(sender: std::net::UdpSocket) -> (Socket, Socket, SocketAddr) {
+    /// A sender, and a receiver with its address.
+    fn pair(sender: UdpSocket) -> (Socket, Socket, SocketAddr) {
         let receiver = Socket::new(bound(Ipv4Addr::LOCALHOST)).unwrap();
         let addr = receiver.local_addr().unwrap();
-        let sender = Socket::new(sender).unwrap();
-        sender.io.writable().await.unwrap();
-        (sender, receiver, addr)
+        (Socket::new(sender).unwrap(), receiver, addr)
     }
 
     fn transmit(destination: SocketAddr, size: usize) -> Transmit {
@@ -322,7 +320,7 @@ mod tests {
         run(async {
             for ip in ["127.0.0.1", "0.0.0.0", "::"] {
                 let ip: std::net::IpAddr = ip.parse().unwrap();
-                let (sender, receiver, addr) = pair(bound(ip)).await;
+                let (sender, receiver, addr) = pair(bound(ip));
                 let to = match ip.is_ipv4() {
                     true => addr,
                     false => (Ipv4Addr::LOCALHOST.to_ipv6_mapped(), addr.port()).into(),
@@ -365,13 +363,12 @@ mod tests {
                     true => std::net::IpAddr::from(Ipv4Addr::UNSPECIFIED),
                     false => std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED),
                 };
-                if std::net::UdpSocket::bind((ip, 0)).is_err() && ip.to_canonical().is_ipv6() {
+                if UdpSocket::bind((ip, 0)).is_err() && ip.to_canonical().is_ipv6() {
                     println!("skipped in part: no IPv6");
                     continue;
                 }
                 let receiver = Socket::new(bound(any)).unwrap();
                 let sender = Socket::new(bound(any)).unwrap();
-                sender.io.writable().await.unwrap();
                 let to = (ip, receiver.local_addr().unwrap().port()).into();
                 let train = Transmit {
                     segment_size: Some(2),
@@ -390,7 +387,7 @@ mod tests {
     #[test]
     fn packets_of_a_round_go_together_and_in_order() {
         run(async {
-            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST)).await;
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST));
             sender.expect(3);
             post(&sender, &transmit(addr, 3), b"one");
             post(&sender, &transmit(addr, 3), b"two");
@@ -411,7 +408,7 @@ mod tests {
     #[test]
     fn the_reader_ends_a_round() {
         run(async {
-            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST)).await;
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST));
             sender.expect(2);
             post(&sender, &transmit(addr, 3), b"one");
             sender.poll_writers(&mut Context::from_waker(Waker::noop()));
@@ -422,7 +419,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_closed_sends_what_waits() {
         run(async {
-            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST)).await;
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST));
             sender.expect(2);
             post(&sender, &transmit(addr, 4), b"last");
             drop(sender);
@@ -440,7 +437,6 @@ mod tests {
         run(async {
             let receiver = Socket::new(bound(Ipv6Addr::LOCALHOST)).unwrap();
             let sender = Socket::new(socket).unwrap();
-            sender.io.writable().await.unwrap();
             let addr = receiver.local_addr().unwrap();
             let src_ip = Some(Ipv6Addr::LOCALHOST.into());
             post(
@@ -455,6 +451,44 @@ mod tests {
             assert_eq!(datagrams[0].0, "six");
             assert_eq!(datagrams[0].1, EcnCodepoint::Ect0 as u8);
             assert_eq!(datagrams[0].2.ip(), Ipv6Addr::LOCALHOST);
+        });
+    }
+
+    #[test]
+    fn a_packet_without_room_waits_for_it() {
+        struct Woken(AtomicBool);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        run(async {
+            let (sender, receiver, addr) = pair(bound(Ipv4Addr::LOCALHOST));
+            let full = || Err::<(), _>(ErrorKind::WouldBlock.into());
+            assert!(is_full(&sender.write(full).unwrap_err()));
+            // The runtime has not reported yet that there is room.
+            let woken = Arc::new(Woken(AtomicBool::new(false)));
+            let posted = sender.post(&transmit(addr, 3), b"one", (7, &woken.clone().into()));
+            assert!(sender.room.is_awaited());
+            let early = poll_fn(|cx| Poll::Ready(sender.room.poll(cx).is_ready())).await;
+            assert!(!early);
+            poll_fn(|cx| sender.room.poll(cx)).await.unwrap();
+            sender.poll_writers(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(texts(&received(&receiver, 1).await), ["one"]);
+            assert!(!sender.room.is_awaited());
+            // It was kept, so its connection has nothing to wait for.
+            assert!(posted.is_ok() && !woken.0.load(Ordering::Relaxed));
+            // A train is not kept.
+            assert!(is_full(&sender.write(full).unwrap_err()));
+            let train = Transmit {
+                segment_size: Some(2),
+                ..transmit(addr, 4)
+            };
+            let waiting = (7, &woken.clone().into());
+            assert!(is_full(&sender.post(&train, b"2233", waiting).unwrap_err()));
+            poll_fn(|cx| sender.room.poll(cx)).await.unwrap();
+            sender.poll_writers(&mut Context::from_waker(Waker::noop()));
+            assert!(woken.0.load(Ordering::Relaxed));
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Registers descriptors with the runtime of this thread for one direction.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -14,6 +14,7 @@ pub trait Owner: AsRawFd {}
 impl Owner for OwnedFd {}
 impl Owner for TcpListener {}
 impl Owner for TcpStream {}
+impl Owner for UdpSocket {}
 impl Owner for UnixListener {}
 impl Owner for UnixStream {}
 

@@ -18,6 +18,7 @@ use quinn_proto::{
 };
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
+use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 use tokio::time::Sleep;
 
@@ -27,7 +28,9 @@ use crate::limits::{
 };
 use crate::pool::Pool;
 use crate::race::Local;
+use sluice_net::room::Room;
 use sluice_net::sys::packets::stop_timestamps;
+use sluice_net::sys::readiness::register;
 use sluice_net::worker::Worker;
 
 /// The version of QUIC (RFC 9000, section 15). quinn-proto would offer drafts as well.
@@ -35,7 +38,8 @@ const VERSIONS: [u32; 1] = [1];
 
 /// A socket, and QUIC's endpoint for its only connection.
 pub(super) struct Packets {
-    io: Rc<tokio::net::UdpSocket>,
+    io: Rc<AsyncFd<UdpSocket>>,
+    room: Room,
     /// Ready when the kernel reports an error, which makes the socket neither readable nor writable.
     watch: Watch,
     state: UdpSocketState,
@@ -84,10 +88,11 @@ impl Packets {
         let mut endpoint = Endpoint::new(Arc::new(endpoint_config), None, finds_mtu, None);
         let begun = endpoint.connect(Instant::now(), config, peer, name);
         let (handle, quic) = begun.map_err(Unbegun::Quic)?;
-        let io = Rc::new(tokio::net::UdpSocket::from_std(socket)?);
+        let io = Rc::new(register(socket, Interest::READABLE)?);
         let packets = Packets {
             watch: watch(&io),
             io,
+            room: Room::default(),
             state,
             peer,
             endpoint,
@@ -128,11 +133,11 @@ impl Packets {
     fn look(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while let Poll::Ready(looked) = self.watch.as_mut().poll(cx) {
             looked?;
-            let seen = || Err::<(), _>(ErrorKind::WouldBlock.into());
             // Until the next one is reported.
+            let seen = |_: &UdpSocket| Err::<(), _>(ErrorKind::WouldBlock.into());
             let _ = self.io.try_io(Interest::ERROR, seen);
             self.watch = watch(&self.io);
-            match self.io.take_error()? {
+            match self.io.get_ref().take_error()? {
                 Some(error) if is_unreachable(&error) => return Err(error),
                 Some(_) | None => {}
             }
@@ -149,19 +154,21 @@ impl Packets {
         let mut buf = Pool::of(worker).datagrams.borrow_mut();
         buf.resize(QUIC_SEGMENTS_MAX * QUIC_DATAGRAM_BYTES_MAX, 0);
         for turn in 0..QUIC_RECEIVE_TURNS {
-            if self.io.poll_recv_ready(cx)?.is_pending() {
+            let Poll::Ready(mut guard) = self.io.poll_read_ready(cx)? else {
                 return Ok(turn > 0);
-            }
+            };
             let mut metas = [RecvMeta::default()];
             let mut slices = [IoSliceMut::new(&mut buf)];
-            let received = self.io.try_io(Interest::READABLE, || {
-                self.state.recv((&self.io).into(), &mut slices, &mut metas)
+            let received = guard.try_io(|io| {
+                self.state
+                    .recv(io.get_ref().into(), &mut slices, &mut metas)
             });
             match received {
-                Ok(_) => self.hand_over(quic, &metas[0], &buf),
-                Err(error) if is_unreachable(&error) => return Err(error),
-                // Looking again registers the task. Others are reports about single packets: that a probe was too large for the
-                // path, for example.
+                Ok(Ok(_)) => self.hand_over(quic, &metas[0], &buf),
+                Ok(Err(error)) if is_unreachable(&error) => return Err(error),
+                // Reports about single packets: that a probe was too large for the path, for example.
+                Ok(Err(_)) => {}
+                // Looking again registers the task.
                 Err(_) => {}
             }
         }
@@ -240,10 +247,10 @@ impl Packets {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        while self.io.poll_send_ready(cx)?.is_ready() {
-            let sent = self.io.try_io(Interest::WRITABLE, || {
-                self.state.try_send((&self.io).into(), &packets)
-            });
+        let socket = self.io.get_ref();
+        while self.room.poll(cx)?.is_ready() {
+            let send = || self.state.try_send(socket.into(), &packets);
+            let sent = self.room.write(socket.as_fd(), send);
             match sent {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if is_unreachable(&error) => return Err(error),
@@ -274,9 +281,9 @@ impl Packets {
     }
 }
 
-fn watch(io: &Rc<tokio::net::UdpSocket>) -> Watch {
+fn watch(io: &Rc<AsyncFd<UdpSocket>>) -> Watch {
     let io = io.clone();
-    Box::pin(async move { io.ready(Interest::ERROR).await })
+    Box::pin(async move { Ok(io.ready(Interest::ERROR).await?.ready()) })
 }
 
 /// A socket from a local address to `peer`.
