@@ -25,7 +25,10 @@ const DECOMPRESSION_FAILED: u64 = 0x200;
 const ENCODER_STREAM_ERROR: u64 = 0x201;
 
 fn start() -> Server {
-    let server = Server::start(&site("", "respond hello"));
+    let server = Server::start(&site(
+        "",
+        "handle /held {\n\trespond \"{http.request.body}\"\n}\nrespond hello",
+    ));
     let mut peer = Peer::connect(server.port);
     for _ in 0..200 {
         assert_eq!(peer.fetch("/").text(), "hello");
@@ -38,7 +41,7 @@ fn start() -> Server {
 fn ends(server: &Server, code: u64, mut attack: impl FnMut(&mut Peer)) {
     let before = server.status("RssAnon");
     let mut peer = Peer::connect(server.port);
-    peer.open(Dir::Bi, &head(&request("POST", "/")), End::Later);
+    peer.open(Dir::Bi, &head(&request("POST", "/held")), End::Later);
     for _ in 0..20_000 {
         attack(&mut peer);
         peer.step();

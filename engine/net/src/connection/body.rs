@@ -73,10 +73,11 @@ impl Unread {
 }
 
 impl H1Body {
-    /// Takes over the connection's input for a body with this framing.
+    /// Takes over the connection's input for a body with this framing, behind a head of so many bytes: removing them would
+    /// move what has arrived of the body.
     pub(super) fn new(
         link: &Rc<Link>,
-        framing: BodyFraming,
+        (framing, head): (BodyFraming, usize),
         limits: &sluice_wire::h1::Limits,
         awaits_continue: bool,
         client: &ClientLimits,
@@ -89,7 +90,7 @@ impl H1Body {
             BodyFraming::Chunked | BodyFraming::UntilClose => None,
         };
         // If content has already arrived, the client does not wait for `100 Continue`.
-        let expects = if awaits_continue && buf.is_empty() {
+        let expects = if awaits_continue && buf.len() == head {
             Expects::Continue
         } else {
             Expects::Nothing
@@ -97,7 +98,7 @@ impl H1Body {
         let decoder = BodyDecoder::new(framing, limits);
         let unread = Unread {
             buf,
-            done: 0,
+            done: head,
             decoder,
             left,
             expects,

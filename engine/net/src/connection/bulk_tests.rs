@@ -62,7 +62,7 @@ impl Pair {
         let (framing, limits) = (BodyFraming::Length(bytes as u64), Limits::default());
         let client = ClientLimits::patient(Duration::from_secs(60));
         self.link.body_bytes.set(0);
-        let mut body = H1Body::new(&self.link, framing, &limits, false, &client);
+        let mut body = H1Body::new(&self.link, (framing, 0), &limits, false, &client);
         loop {
             let read = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::len));
             match read.await.unwrap() {
@@ -124,5 +124,23 @@ fn a_head_that_stops_in_the_middle_waits_in_a_small_buffer() {
             (&input[..], input.capacity()),
             (&b"GET / HT"[..], READ_BUFFER_BYTES)
         );
+    });
+}
+
+#[test]
+fn a_body_begins_behind_its_head_and_leaves_the_next_request() {
+    block_on(async {
+        let mut pair = Pair::connect();
+        pair.client.write_all(b"headbodynext").unwrap();
+        poll_fn(|cx| pair.link.poll_fill(cx)).await.unwrap();
+        let (framing, limits) = ((BodyFraming::Length(4), 4), Limits::default());
+        let client = ClientLimits::patient(Duration::from_secs(60));
+        let mut body = H1Body::new(&pair.link, framing, &limits, false, &client);
+        let piece = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::to_vec)).await;
+        assert_eq!(piece.unwrap(), b"body");
+        body.consume(4);
+        let end = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::len)).await;
+        assert_eq!(end.unwrap(), 0);
+        assert_eq!(*pair.link.input.borrow(), b"next");
     });
 }

@@ -153,7 +153,7 @@ impl<S: Service> Connection<S> {
         let next = match awaited {
             Awaited::Head(framing, length) => {
                 exchange.came.head_bytes = length;
-                self.begin(&mut exchange, framing, settings);
+                self.begin(&mut exchange, (framing, length), settings);
                 let (service, worker) = (&*binding.service, &*self.link.worker);
                 let responded = response(service, &mut exchange, None, worker, &*self).await;
                 let ended = {
@@ -242,11 +242,11 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Prepares for a request whose head has been read.
+    /// Prepares for a request whose head has been read, and has `length` bytes of the input.
     fn begin(
         &mut self,
         exchange: &mut Exchange<S::Context>,
-        framing: RequestFraming,
+        (framing, length): (RequestFraming, usize),
         settings: &Settings,
     ) {
         exchange.came.is_last = is_last(&framing, &exchange.req.method);
@@ -256,10 +256,13 @@ impl<S: Service> Connection<S> {
         exchange.reasons = Status::reason;
         exchange.res.clear();
         exchange.inline.clear();
-        if framing.body != BodyFraming::None {
+        if framing.body == BodyFraming::None {
+            self.link.consume(length);
+        } else {
             let awaits = framing.expectation == Expectation::Continue;
             let client = &settings.client;
-            let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, client);
+            let framing = (framing.body, length);
+            let body = H1Body::new(&self.link, framing, &settings.h1, awaits, client);
             exchange.body = RequestBody::Stream(Box::new(body));
         }
     }

@@ -11,7 +11,7 @@ use crate::service::{Protocols, Service, Settings};
 
 /// The result of waiting.
 pub(super) enum Awaited {
-    /// A request; its head has this many bytes, is in the exchange, and was removed from the input.
+    /// A request; its head is in the exchange, and these many bytes at the beginning of the input.
     Head(RequestFraming, usize),
     /// Bytes that are not a valid request.
     Refused(RequestError),
@@ -95,11 +95,7 @@ impl<S: Service> Connection<S> {
         }
         match decoder.decode(&settings.h1, &input, head) {
             Ok(Progress::Incomplete) => None,
-            Ok(Progress::Complete { consumed, value }) => {
-                drop(input);
-                self.link.consume(consumed);
-                Some(Awaited::Head(value, consumed))
-            }
+            Ok(Progress::Complete { consumed, value }) => Some(Awaited::Head(value, consumed)),
             Err(error) => Some(Awaited::Refused(error)),
         }
     }

@@ -48,6 +48,10 @@ pub(super) struct Drive<'e, S: Service, F, M> {
     turn: usize,
     phase: Phase,
     waits: Waits,
+    /// Whether a request has begun since the timer was looked at.
+    has_begun: bool,
+    /// Whether memory that is not needed was given back after the last request.
+    is_rested: bool,
     timer: Timer,
     /// Expires when the process shuts down.
     leave: Timer,
@@ -150,6 +154,8 @@ where
             turn: 0,
             phase: Phase::Handshake,
             waits: Waits::Nothing,
+            has_begun: false,
+            is_rested: false,
             timer: worker.timers.timer(),
             leave,
             ping: worker.timers.timer(),
@@ -367,11 +373,7 @@ where
         of_stream: (Request, HeadRead<'_>, End),
     ) {
         let slot = of_stream.0.slot;
-        if self.waits == Waits::Idle {
-            // It may be served before the timer is looked at again, which then has to begin anew.
-            self.waits = Waits::Nothing;
-            self.timer.clear();
-        }
+        (self.has_begun, self.is_rested) = (true, false);
         let binding = self.endpoint.host.binding();
         let (start, is_last) = prepare(&self.mux, binding, exchange, of_stream, Version::Http3);
         self.works.put(slot, (self.make)(start));
@@ -520,11 +522,15 @@ where
             return Poll::Ready(());
         }
         let waits = self.waits_for();
-        if waits != self.waits {
+        let has_begun = std::mem::take(&mut self.has_begun);
+        // Not after each of many requests: an acknowledgement follows the last.
+        if waits == Waits::Idle && !has_begun && !self.is_rested {
+            self.rest();
+            self.is_rested = true;
+        }
+        // A request may have been served since, as soon as it was read.
+        if waits != self.waits || (waits == Waits::Idle && has_begun) {
             self.waits = waits;
-            if waits == Waits::Idle {
-                self.rest();
-            }
             let clock = &self.endpoint.host.worker().clock;
             let Times { idle, idle_min, .. } = self.times;
             match waits {

@@ -40,6 +40,8 @@ pub(super) struct Drive<'c, S: Service, F, M> {
     held: Woken,
     stage: Stage,
     waits: Waits,
+    /// Whether a request has begun since the timer was looked at.
+    has_begun: bool,
     /// Whether the client has accepted output since the write timeout was last set.
     is_taken: bool,
     /// The rate at which the client accepts the output.
@@ -147,6 +149,7 @@ where
             held: Woken::default(),
             stage: Stage::Open,
             waits: Waits::Nothing,
+            has_begun: false,
             is_taken: false,
             pace,
             is_unflushed: false,
@@ -292,11 +295,7 @@ where
             return self.mux.server.borrow_mut().release(id);
         };
         self.mux.begin(id, end);
-        if matches!(self.waits, Waits::Idle | Waits::Head) {
-            // It may be served before the timer is looked at again, which then has to begin anew.
-            self.waits = Waits::Nothing;
-            self.connection.link.timer.clear();
-        }
+        self.has_begun = true;
         let binding = self.connection.slot.binding();
         let of_stream = (id, head, end);
         let (start, is_last) =
@@ -458,7 +457,14 @@ where
         }
         self.rest_output();
         let is_taken = std::mem::take(&mut self.is_taken);
-        if waits != self.waits || (waits == Waits::Client && is_taken) {
+        let has_begun = std::mem::take(&mut self.has_begun);
+        let is_anew = match waits {
+            // A request may have been served since, as soon as it was read.
+            Waits::Idle | Waits::Head => has_begun,
+            Waits::Client => is_taken,
+            _ => false,
+        };
+        if waits != self.waits || is_anew {
             self.waits = waits;
             let clock = &link.worker.clock;
             match waits {
