@@ -136,6 +136,7 @@ impl Socket {
         }
     }
 
+    /// Calls `write`, unless a packet before has found no room and there is none yet.
     fn write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.room.write(self.io.get_ref().as_fd(), write)
     }

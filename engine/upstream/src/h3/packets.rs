@@ -166,10 +166,9 @@ impl Packets {
             match received {
                 Ok(Ok(_)) => self.hand_over(quic, &metas[0], &buf),
                 Ok(Err(error)) if is_unreachable(&error) => return Err(error),
-                // Reports about single packets: that a probe was too large for the path, for example.
-                Ok(Err(_)) => {}
-                // Looking again registers the task.
-                Err(_) => {}
+                // Looking again registers the task. Others are reports about single packets: that a probe was too large for the
+                // path, for example.
+                Err(_) | Ok(Err(_)) => {}
             }
         }
         Ok(true)
