@@ -161,6 +161,19 @@ fn a_connection_in_use_is_not_idle() {
     peer.drive("the end", |peer| peer.lost.is_some());
 }
 
+/// What it sends and receives is not counted for each request, but while it is in use, too.
+#[test]
+fn a_connection_in_use_is_counted() {
+    let server = Server::start(&site("", "respond hello"));
+    let mut peer = Peer::connect(server.port);
+    for _ in 0..200 {
+        assert_eq!(peer.fetch("/").text(), "hello");
+    }
+    let received = server.metric("sluice_quic_received_bytes_total");
+    assert!(received > 100 * 20, "{received}");
+    assert!(peer.lost.is_none());
+}
+
 #[test]
 fn a_request_may_take_longer_than_a_connection_may_be_idle() {
     let server = Server::start(&site(

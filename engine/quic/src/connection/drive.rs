@@ -523,10 +523,13 @@ where
         }
         let waits = self.waits_for();
         let has_begun = std::mem::take(&mut self.has_begun);
-        // Not after each of many requests: an acknowledgement follows the last.
-        if waits == Waits::Idle && !has_begun && !self.is_rested {
-            self.rest();
-            self.is_rested = true;
+        if waits == Waits::Idle && (has_begun || !self.is_rested) {
+            self.count_now_and_then();
+            // Not after each of many requests: an acknowledgement follows the last.
+            if !has_begun {
+                self.rest();
+                self.is_rested = true;
+            }
         }
         // A request may have been served since, as soon as it was read.
         if waits != self.waits || (waits == Waits::Idle && has_begun) {
@@ -644,6 +647,7 @@ where
         self.mux.note_news();
         // What is left costs no more than the connection's state.
         self.open = None;
+        self.count();
         self.rest();
     }
 
@@ -665,13 +669,16 @@ where
         add(&counters.quic_received_bytes, stats.udp_rx.bytes, received);
     }
 
-    /// Frees the memory that a quiet connection does not need.
-    fn rest(&mut self) {
-        // Copying the statistics is not worth it for each request.
+    /// Counts after a number of requests: copying the statistics is not worth it for each.
+    fn count_now_and_then(&mut self) {
         self.rests = self.rests.wrapping_add(1);
-        if self.rests.is_multiple_of(RESTS_PER_COUNT) || self.phase == Phase::Closed {
+        if self.rests.is_multiple_of(RESTS_PER_COUNT) {
             self.count();
         }
+    }
+
+    /// Frees the memory that a quiet connection does not need.
+    fn rest(&mut self) {
         if let Some(spare) = self.spare.take() {
             self.endpoint.host.give_back(spare);
         }
