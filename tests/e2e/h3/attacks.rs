@@ -42,6 +42,8 @@ fn ends(server: &Server, code: u64, mut attack: impl FnMut(&mut Peer)) {
     let before = server.status("RssAnon");
     let mut peer = Peer::connect(server.port);
     peer.open(Dir::Bi, &head(&request("POST", "/held")), End::Later);
+    // Then the one before has begun.
+    assert_eq!(peer.fetch("/").text(), "hello");
     for _ in 0..20_000 {
         attack(&mut peer);
         peer.step();
