@@ -20,11 +20,13 @@ use crate::sys;
 pub struct Room(RefCell<Option<AsyncFd<OwnedFd>>>);
 
 impl Room {
-    /// Calls `write`, which writes to `socket`, unless a write before it has found no room and none was reported yet.
+    /// Calls `write`, which writes to `socket`, unless one before it has found the kernel's buffer full and no room was
+    /// reported since.
     ///
     /// # Errors
     ///
-    /// Those of `write`; [`io::ErrorKind::WouldBlock`] if there is no room, for which [`Room::poll`] waits then.
+    /// Those of `write`; [`io::ErrorKind::WouldBlock`] if the buffer is full: [`Room::poll`] waits for room then. That of
+    /// registering the duplicate.
     pub fn write<T>(
         &self,
         socket: BorrowedFd<'_>,
@@ -56,7 +58,7 @@ impl Room {
         }
     }
 
-    /// Whether a write has found no room, and none after it did.
+    /// Whether the last write has found the kernel's buffer full.
     pub fn is_awaited(&self) -> bool {
         self.0.borrow().is_some()
     }

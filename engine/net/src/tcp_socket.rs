@@ -95,20 +95,7 @@ impl TcpSocket {
             return Poll::Ready(read);
         }
         match self.registered_for_reading()? {
-            Registered::Reading(socket) => {
-                let room = buf.capacity() - buf.len();
-                loop {
-                    let mut guard = ready!(socket.poll_read_ready(cx))?;
-                    let read = guard.try_io(|socket| sys::receive::receive(socket.as_fd(), buf));
-                    let Ok(read) = read else { continue };
-                    if read.as_ref().is_ok_and(|count| *count > 0 && *count < room) {
-                        // The socket is empty: saves the read that would only find that. What arrives before the next
-                        // look at readiness is an event of its own.
-                        guard.clear_ready();
-                    }
-                    return Poll::Ready(read);
-                }
-            }
+            Registered::Reading(socket) => sys::readiness::poll_read(socket, cx, buf),
             // The future has no state of its own: dropping it while pending loses nothing.
             Registered::Both(socket) => pin!(socket.read_buf(buf)).as_mut().poll(cx),
         }
@@ -155,9 +142,7 @@ impl TcpSocket {
     /// Ready when a read may find something. False positives are possible.
     pub fn poll_read_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.registered_for_reading()? {
-            Registered::Reading(socket) => socket
-                .poll_read_ready(cx)
-                .map_ok(|mut guard| guard.retain_ready()),
+            Registered::Reading(socket) => sys::readiness::poll_read_ready(socket, cx),
             Registered::Both(socket) => socket.poll_read_ready(cx),
         }
     }

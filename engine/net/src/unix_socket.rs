@@ -50,25 +50,12 @@ impl UnixSocket {
 
     /// Ready when a read may find something. Makes no system call; false positives are possible.
     pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket
-            .poll_read_ready(cx)
-            .map_ok(|mut guard| guard.retain_ready())
+        sys::readiness::poll_read_ready(&self.socket, cx)
     }
 
     /// Reads into the spare capacity of `buf`; 0 is the end of the stream.
     pub fn poll_read(&self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        loop {
-            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-            let room = buf.capacity() - buf.len();
-            let read = guard.try_io(|socket| sys::receive::receive(socket.as_fd(), buf));
-            let Ok(read) = read else { continue };
-            if read.as_ref().is_ok_and(|count| *count > 0 && *count < room) {
-                // The socket is empty: saves the read that would only find that. If more arrives before the next look
-                // at readiness, that is an event of its own.
-                guard.clear_ready();
-            }
-            return Poll::Ready(read);
-        }
+        sys::readiness::poll_read(&self.socket, cx, buf)
     }
 
     /// Reads if the runtime has reported something to read.

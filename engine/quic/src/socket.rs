@@ -136,7 +136,7 @@ impl Socket {
         }
     }
 
-    /// Calls `write`, unless a packet before has found no room and there is none yet.
+    /// Calls `write`, unless the kernel's buffer is still full.
     fn write<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.room.write(self.io.get_ref().as_fd(), write)
     }

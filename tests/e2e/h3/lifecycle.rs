@@ -112,32 +112,40 @@ fn keys_are_updated() {
 
 #[test]
 fn a_request_in_progress_outlives_the_order_to_stop() {
-    let server = Server::start(&site(
-        "",
-        "request_body {\n\tmax_size 10MB\n}\nreverse_proxy 127.0.0.1:1 {\n\tlb_try_duration 1ms\n}",
-    ));
-    let mut peer = Peer::connect(server.port);
-    let id = peer.open(
-        quinn_proto::Dir::Bi,
-        &head(&request("POST", "/")),
-        End::Later,
-    );
-    server.signal(Signal::Terminate);
-    peer.drive("GOAWAY", |peer| {
-        peer.leaves.is_some() || peer.lost.is_some()
-    });
-    peer.send(id, &[], End::Here);
-    let response = peer.response(id);
-    assert_eq!(response.status, 502);
-    assert_eq!(peer.closed(), 0x100);
+    for was_idle in [false, true] {
+        let server = Server::start(&site(
+            "",
+            "request_body {\n\tmax_size 10MB\n}\nreverse_proxy 127.0.0.1:1 {\n\tlb_try_duration 1ms\n}",
+        ));
+        let mut peer = Peer::connect(server.port);
+        if was_idle {
+            assert_eq!(peer.fetch("/").status, 502);
+        }
+        let id = peer.open(
+            quinn_proto::Dir::Bi,
+            &head(&request("POST", "/")),
+            End::Later,
+        );
+        server.signal(Signal::Terminate);
+        peer.drive("GOAWAY", |peer| {
+            peer.leaves.is_some() || peer.lost.is_some()
+        });
+        peer.send(id, &[], End::Here);
+        let response = peer.response(id);
+        assert_eq!(response.status, 502, "after a pause: {was_idle}");
+        assert_eq!(peer.closed(), 0x100);
+    }
+}
+
+/// A configuration whose connections are idle for a second at most.
+fn briefly_idle(text: &str) -> String {
+    let more = "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}";
+    site(more, text)
 }
 
 #[test]
 fn an_idle_connection_is_closed_without_a_fault() {
-    let server = Server::start(&site(
-        "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}",
-        "respond hello",
-    ));
+    let server = Server::start(&briefly_idle("respond hello"));
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "hello");
     peer.drive("the end", |peer| peer.lost.is_some());
@@ -147,10 +155,7 @@ fn an_idle_connection_is_closed_without_a_fault() {
 #[test]
 fn a_connection_in_use_is_not_idle() {
     const IDLE: Duration = Duration::from_secs(1);
-    let server = Server::start(&site(
-        "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}",
-        "respond hello",
-    ));
+    let server = Server::start(&briefly_idle("respond hello"));
     let mut peer = Peer::connect(server.port);
     let began = Instant::now();
     // Longer than a connection without requests lives.
@@ -176,10 +181,7 @@ fn a_connection_in_use_is_counted() {
 
 #[test]
 fn a_request_may_take_longer_than_a_connection_may_be_idle() {
-    let server = Server::start(&site(
-        "\tservers {\n\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n\t}",
-        "respond \"got {http.request.body}\"",
-    ));
+    let server = Server::start(&briefly_idle("respond \"got {http.request.body}\""));
     let mut peer = Peer::connect(server.port);
     // The connection has been idle before.
     assert_eq!(peer.fetch("/").text(), "got ");

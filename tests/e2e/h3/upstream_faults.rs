@@ -275,6 +275,25 @@ fn floods_of_frames_that_mean_nothing_end_the_connection() {
     });
 }
 
+/// Frames that are harmless in this number.
+#[test]
+fn after_three_quarters_of_the_budget_a_connection_gets_no_further_requests() {
+    let origin = Origin::start(|responder, asked| {
+        if asked.number == 0 {
+            // 14,000 of 16,384 points. Time gives back 160 in a second.
+            let grease = frame(FrameKind(0x21), b"").repeat(3_500);
+            responder.control(asked, &grease, End::Later);
+        }
+        responder.respond(asked, b"well");
+    });
+    let server = before(&[&origin], "", "");
+    let mut client = Client::connect(server.port);
+    assert_eq!(client.get("/").text(), "well");
+    assert_eq!(closed(&origin), NO_ERROR);
+    assert_eq!(client.get("/").text(), "well");
+    assert_eq!(origin.connections(), 2);
+}
+
 #[test]
 fn a_client_that_leaves_cancels_its_stream_only() {
     let origin = Origin::start(|responder, asked| {

@@ -523,17 +523,17 @@ where
         }
         let waits = self.waits_for();
         let has_begun = std::mem::take(&mut self.has_begun);
-        if waits == Waits::Idle && (has_begun || !self.is_rested) {
-            self.count_now_and_then();
-            // Not after each of many requests: an acknowledgement follows the last.
-            if !has_begun {
-                self.rest();
-                self.is_rested = true;
-            }
+        // Not after each of many requests: an acknowledgement follows the last.
+        if waits == Waits::Idle && !has_begun && !self.is_rested {
+            self.rest();
+            self.is_rested = true;
         }
         // A request may have been served since, as soon as it was read.
         if waits != self.waits || (waits == Waits::Idle && has_begun) {
             self.waits = waits;
+            if waits == Waits::Idle {
+                self.count_now_and_then();
+            }
             let clock = &self.endpoint.host.worker().clock;
             let Times { idle, idle_min, .. } = self.times;
             match waits {

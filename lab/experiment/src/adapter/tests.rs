@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 
+use self::executable::executable;
 use super::*;
+use sluice_load::result::FailureClass;
+
 #[path = "../../../../tests/support/executable.rs"]
 mod executable;
-use executable::executable;
-use sluice_load::result::FailureClass;
 
 fn task() -> Task {
     Task {

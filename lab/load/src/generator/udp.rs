@@ -48,7 +48,7 @@ impl Link {
         let state = UdpSocketState::new((&socket).into());
         let state = state.map_err(|error| io_fault(&error))?;
         // They would take the room of the congestion notification (see `stop_timestamps` of the server).
-        setsockopt(&socket, ReceiveTimestampns, &false).map_err(errno_fault)?;
+        setsockopt(&socket, ReceiveTimestampns, &false).map_err(|errno| io_fault(&errno.into()))?;
         Ok(Link {
             socket,
             layer: Layer::Datagrams(Box::new(state)),
@@ -128,10 +128,6 @@ impl Link {
             Layer::Plain | Layer::Tls(_) => false,
         }
     }
-}
-
-fn errno_fault(errno: nix::errno::Errno) -> Fault {
-    io_fault(&errno.into())
 }
 
 fn io_fault(error: &io::Error) -> Fault {
